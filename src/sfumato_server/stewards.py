@@ -1,7 +1,8 @@
 """Routes of stewards: describe and register datasets, cap analysts, approve releases, manage keys, read journals.
 
-A draft of a description is derived from the data, so only stewards see it, and releases refuse it.  The server stores
-no draft.  The steward edits it, has it accepted in their name, and registers the accepted document.
+A draft of a description is derived from the data, so only stewards see it, and releases refuse it.  The steward edits
+it, has it accepted in their name, and registers the accepted document.  Over HTTP the server stores no draft; on the
+pages it stores the draft for its steward.
 """
 
 from __future__ import annotations
@@ -56,10 +57,11 @@ router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 @dataclass(frozen=True)
 class DescriptionDraft:
-    """A domain or schema that was derived from tables, with notes for the steward."""
+    """A domain or schema that was derived from tables, with notes for the steward and findings to confirm."""
 
     document: dict[str, Any]
     notes: tuple[str, ...]
+    findings: tuple[DescriptionFinding, ...]
 
 
 @router.post("/drafts")
@@ -101,14 +103,14 @@ def draft_description(
     try:
         if adapter_of(source).is_several(source):
             schema = describe_tables(source, unit=unit, name=name)
-            return DescriptionDraft(plain(schema.document), tuple(f"{note}." for note in schema.notes))
+            return DescriptionDraft(plain(schema.document), tuple(f"{note}." for note in schema.notes), schema.findings)
         if unit is not None or name is not None:
             raise InputError("a unit and a name are of several tables, which lie in a folder or a database")
         domain = describe(source)
     except (TableError, EngineError) as error:
         raise table_refusal(error) from error
     notes = [f"How the file is written: {note}; the draft says so." for note in domain.csv_notes]
-    return DescriptionDraft(plain(domain.document), (*notes, *domain.notes()))
+    return DescriptionDraft(plain(domain.document), (*notes, *domain.notes()), domain.findings)
 
 
 def steward_findings(

@@ -246,7 +246,9 @@ class State(StrEnum):
 _OPEN = (State.QUEUED.value, State.RUNNING.value)
 _IS_OPEN = f"state IN ('{_OPEN[0]}', '{_OPEN[1]}')"
 _QUESTION = "q"  # the prefix of question ids; the ids of jobs are hexadecimal
+_DRAFT = "w"  # the prefix of ids of descriptions under way
 _DIGITS = 16  # of the hash of the owner, and of the hash of the question
+_MAX_DRAFTS = 20  # descriptions under way that are stored per owner, the newest
 _MAX_QUESTIONS = 200  # that are stored per owner and dataset, the newest
 _OF_OWNER = "id BETWEEN :first AND :last"
 _FORGET = f"""
@@ -343,6 +345,31 @@ class Jobs:
                 driver.insert("service_job", [row | {"progress": 1.0, "note": "answered", "updated": _now()}])
                 driver.run(_FORGET, {"first": first, "last": last, "most": _MAX_QUESTIONS})
 
+    def save_draft(self, owner: str, draft: bytes, name: str, draft_id: str | None = None) -> str:
+        """Store a description that a steward works on, and return its id.  Only the newest of a steward stay."""
+        first, last = _drafts_of(owner)
+        values = {"rows": draft, "note": name, "updated": _now()}
+        with self._store.writing() as driver:
+            if draft_id is not None:
+                change = f"UPDATE service_job SET {changed(tuple(values))} WHERE id = :id AND owner = :owner"
+                driver.run(change, {**values, "id": draft_id, "owner": owner})
+                return draft_id
+            new = first[:-_DIGITS] + secrets.token_hex(_DIGITS // 2)
+            row = {"id": new, "dataset": "", "owner": owner, "request": "{}", "state": State.DONE.value}
+            driver.insert("service_job", [row | {"progress": 1.0} | values])
+            driver.run(_FORGET, {"first": first, "last": last, "most": _MAX_DRAFTS})
+        return new
+
+    def draft(self, owner: str, draft_id: str) -> bytes | None:
+        """Return a description that a steward works on; None if this steward has none of that id."""
+        first, last = _drafts_of(owner)
+        return self.rows(draft_id) if draft_id.isalnum() and first <= draft_id <= last else None
+
+    def drafts(self, owner: str) -> tuple[Job, ...]:
+        """Return the descriptions that a steward works on, newest first; the note of each is its name."""
+        first, last = _drafts_of(owner)
+        return self._select("", owner, _OF_OWNER, _MAX_DRAFTS, first=first, last=last)
+
     def _select(self, dataset: str, owner: str, condition: str, most: int, **more: str) -> tuple[Job, ...]:
         values = {"dataset": dataset, "owner": owner, "most": most, **more}
         query = (
@@ -354,7 +381,8 @@ class Jobs:
 
     def job(self, job_id: str) -> Job | None:
         """Return a job; None if there is none.  If its worker has died, the job has failed."""
-        if not job_id.isalnum() or job_id.startswith(_QUESTION):  # PostgreSQL refuses some characters, such as NUL
+        # PostgreSQL refuses some characters, such as NUL
+        if not job_id.isalnum() or job_id.startswith((_QUESTION, _DRAFT)):
             return None
         with self._store.reading() as driver:
             row = driver.record(f"SELECT {_COLUMNS} FROM service_job WHERE id = :id", {"id": job_id})
@@ -401,6 +429,12 @@ def _questions_of(dataset: str, owner: str) -> tuple[str, str]:
     """Return the first and last possible id of the questions of one owner about a dataset."""
     prefix = _QUESTION + _digest(json.dumps([dataset, owner]))
     return prefix + "0" * _DIGITS, prefix + "f" * _DIGITS
+
+
+def _drafts_of(owner: str) -> tuple[str, str]:
+    """Return the first and last possible id of the descriptions of one owner."""
+    prefix = _DRAFT + _digest(owner)
+    return f"{prefix}{'0' * _DIGITS}", f"{prefix}{'f' * _DIGITS}"
 
 
 def _digest(text: str) -> str:

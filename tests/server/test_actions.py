@@ -25,7 +25,8 @@ from sfumato_server.problems import ApprovalNeededError
 from sfumato_server.registry import Scope
 from sfumato_server.rules import DatasetTerms
 from sfumato_server.service import Service
-from sfumato_server.ui.description_form import form_fields
+from sfumato_server.stewards import accept_description, read_description
+from sfumato_server.ui.description_pages import StoredDescription
 
 
 @pytest.fixture
@@ -55,6 +56,9 @@ class Bench:
         self.cookies, self.session = {COOKIE: session}, service.sessions.holder(session).session
         self.spare = service.registry.issue("spare", Scope.ANALYST, timedelta(days=1))[0].id
         self.link = service.registry.issue_link(timedelta(hours=1))
+        accepted = accept_description(read_description(DOMAIN), (), by="stew")
+        described = StoredDescription("fresh", str(folder / "other.parquet"), DOMAIN, DOMAIN, [], [], [], accepted)
+        self.draft = described.save(self.key, service).id
 
     def ask(self, method, path, **more):
         by_key = path.startswith("/v1")
@@ -110,10 +114,7 @@ PAGES = {
         lambda b: {"data": new_dataset(b) | {"domain": json.dumps(DOMAIN), "accepted": "true"}},
         ["dataset"],
     ),
-    "POST /steward/all/description": (
-        lambda b: {"data": form_fields(DOMAIN) | new_dataset(b) | {"accepted": "true", "do": "register"}},
-        ["dataset"],
-    ),
+    "POST /steward/all/description/{draft_id}/budget": (lambda b: {"data": new_dataset(b)}, ["dataset"]),
     "POST /steward/{name}/reading": (lambda _: {}, ["table"]),
     "POST /steward/caps": (lambda _: {"data": {"dataset": "people", "analyst": "ana", "most": "1"}}, ["cap"]),
     "POST /steward/{name}/terms": (lambda _: {"data": {"most": "0.25"}}, ["terms"]),
@@ -132,6 +133,7 @@ ELSEWHERE = {
     "POST /v1/drafts",
     "POST /v1/acceptances",
     "POST /steward/draft",
+    "POST /steward/all/description/{draft_id}",
     "POST /v1/datasets/{name}/anonymizations",
     "POST /datasets/{name}/anonymizations",
 }
@@ -141,7 +143,7 @@ def sent(bench, route):
     """Send what a route takes."""
     method, path = route.split()
     wanted = bench.waiting() if "{approval_id}" in path else ""
-    path = path.format(name="people", key_id=bench.spare, approval_id=wanted)
+    path = path.format(name="people", key_id=bench.spare, approval_id=wanted, draft_id=bench.draft)
     return bench.ask(method, path, **CHANGES[route][0](bench))
 
 
@@ -201,7 +203,7 @@ def test_a_change_that_the_log_does_not_take_is_not_made(bench, route):
     before = kept(bench.service)
     stop = "CREATE TRIGGER no_more BEFORE INSERT ON service_action BEGIN SELECT RAISE(ABORT, 'no more'); END"
     behind_its_back(bench.service.url, stop)
-    path = path.format(name="people", key_id=bench.spare, approval_id=wanted)
+    path = path.format(name="people", key_id=bench.spare, approval_id=wanted, draft_id=bench.draft)
     reply = bench.ask(method, path, **CHANGES[route][0](bench))
     assert reply.status_code >= 400, reply.text
     assert kept(bench.service) == before

@@ -1,7 +1,8 @@
 """The form in which a steward edits a description: from a document to the fields of a form, and back.
 
 Every field is text with a name of its own.  So the form can be shown again with all that was typed, even if it is
-invalid.  Parts that the form does not show (hierarchies, derived columns, the format of a file) are in ``base``.
+invalid.  Fields change a document that the server stores.  What no field changes, such as hierarchies, derived columns
+and the format of a file, stays as it is, to the byte.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.description.draft import ColumnDraft, Line
 from sfumato.domain.table_schema import VERSION
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_json, read_yaml, write_yaml
@@ -25,14 +27,14 @@ TYPES = {
     "date": "dates",
     "timestamp": "times",
 }
-UNKNOWN = {
-    "category": "counted in a cell of its own",
-    "drop": "leaves the row out",
-    "clamp": "moved to the nearest bound",
-}
-GRAINS = ("hour", "day", "week", "month", "quarter", "year")
-KINDS = {"text": "texts", "number": "whole numbers", "truth": "true and false"}
+_OF_ATTRIBUTE = re.compile(r"t\d+-(a\d+-|new$)")
+_SIMPLE = {"minimum", "maximum", "edges", "missing", "nullable", "values", "first", "last"}
+"""The fields whose changes leave the other parts of an attribute as they are."""
+_UNIT = ("unit-kind", "unit-id", "unit-rows", "unit-per")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?")
+_CODE = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*(?=,|$)|[^,]+')
+_LISTED = re.compile(r"[^\s,;]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_VALUES = 4  # in the summary of an attribute
 
@@ -65,14 +67,14 @@ class TableForm:
     attributes: tuple[AttributeForm, ...]
 
 
-def form_fields(document: Mapping[str, Any], notes: Sequence[str] = ()) -> dict[str, str]:
+def form_fields(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the fields that show a document.  A draft may have gaps.
 
     Raises:
         DomainError: the document is neither a domain nor a schema.
     """
     try:
-        return {**_fields(document), "remarks": json.dumps(list(notes))}
+        return _fields(document)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise DomainError(
             "this is no domain and no schema, or one whose parts stand in the wrong places; draft one from the table"
@@ -92,9 +94,7 @@ def _fields(document: Mapping[str, Any]) -> dict[str, str]:
             fields |= {"unit-id": str(unit["id"]), "unit-rows": str(unit["rows"]), "unit-per": _lines(unit.get("per"))}
     for index, body in enumerate(bodies.values()):
         fields |= _table_fields(f"t{index}-", body)
-    parts = {name: {key: value for key, value in body.items() if key != "attributes"} for name, body in bodies.items()}
-    base = {key: value for key, value in document.items() if key not in {"tables", "attributes"}} | {"parts": parts}
-    return fields | {"base": json.dumps(base)}
+    return fields
 
 
 def _tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -102,7 +102,7 @@ def _tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
     if document["sfumato"] == VERSION:
         yield from document["tables"].items()
     else:
-        yield "", {"attributes": document["attributes"]}
+        yield "", {"attributes": document["attributes"], "missing": document.get("missing", [])}
 
 
 def _table_fields(prefix: str, body: Mapping[str, Any]) -> dict[str, str]:
@@ -118,18 +118,22 @@ def _table_fields(prefix: str, body: Mapping[str, Any]) -> dict[str, str]:
         "per": _lines(body.get("per")),
         "references": _lines(body.get("references")),
     }
+    shared = body.get("missing", [])
     for index, (name, attribute) in enumerate(body["attributes"].items()):
-        fields |= {f"a{index}-{key}": text for key, text in _attribute_fields(str(name), attribute).items()}
+        fields |= {f"a{index}-{key}": text for key, text in _attribute_fields(str(name), attribute, shared).items()}
     return {prefix + key: text for key, text in fields.items()}
 
 
-def _attribute_fields(name: str, body: Mapping[str, Any]) -> dict[str, str]:
+def _attribute_fields(name: str, body: Mapping[str, Any], shared: Sequence[Any] = ()) -> dict[str, str]:
     fields = {"name": name, "type": str(body["type"]), "unknown": str(body["unknown"]), "role": _text(body.get("role"))}
     fields |= {"nullable": "true"} if body.get("nullable") else {}
     for part in ("minimum", "maximum", "typical", "first", "last", "by", "zone"):
         fields[part] = _text(body.get(part))
     for part in ("edges", "points"):
         fields[part] = ", ".join(map(_text, body.get(part) or ()))
+    if body["type"] == "real" and body.get("edges"):
+        fields |= {"minimum": _text(body["edges"][0]), "maximum": _text(body["edges"][-1])}
+    fields["missing"] = ", ".join(map(_code, body.get("missing", shared)))
     fields["written"] = _lines({part: body[part] for part in _WRITTEN if part in body})
     values = body.get("values") or ()
     kinds = {bool: "truth", int: "number"}
@@ -161,40 +165,147 @@ def _lines(mapping: Mapping[str, Any] | None) -> str:
 # --- from fields to a document ---------------------------------------------------------------------------------------
 
 
-def parse_fields(fields: Fields) -> dict[str, Any]:
-    """Return the document that the fields state, as a draft.
+class EditedTable:
+    """A table of a stored draft, whose columns change as those of a draft in Python.
+
+    Attributes:
+        document: the document of the domain, or the part of a schema that describes the table.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = dict(document)
+        self.left_out: dict[str, str] = {}
+        self.hints: dict[str, str] = {}
+
+    def change(self, parts: Mapping[str, Any]) -> None:
+        """Take over changed parts of the document."""
+        self.document = {**self.document, **parts}
+
+    def change_attribute(self, name: str, body: Mapping[str, Any]) -> None:
+        """Put another attribute in the place of one."""
+        self.change({"attributes": self.document["attributes"] | {name: body}})
+
+    def rows(self) -> list[Line]:
+        """Return no lines, because the page shows columns in its own way."""
+        return []
+
+
+def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """Return a draft with what the fields change.  All other parts stay as they are.
+
+    Bounds and codes for missing values change as they do by the methods of a draft in Python.
 
     Raises:
-        InputError: a field is invalid; the message names it.
+        InputError, DomainError: a field is invalid; the message names it.
     """
-    base = _base(fields)
-    parts = base.pop("parts")
-    base.pop("accepted", None)
-    if "schema" not in fields:
-        attributes = _attributes(fields, "t0-", "")
-        _drop_hierarchies(base, attributes)
-        return base | {"draft": True, "unit": _unit(fields, base.get("unit")), "attributes": attributes}
-    tables = {
-        name: _table(fields, f"t{index}-", str(name), body)
-        for index, (name, body) in enumerate(parts.items())
-        if f"t{index}-leave" not in fields
-    }
-    unit_table = fields.get("unit-table", "")
-    unit = {"id": fields.get("unit-id", "").strip(), **({"table": unit_table} if unit_table else {})}
-    return base | {"draft": True, "schema": fields["schema"].strip(), "unit": unit, "tables": tables}
+    before = form_fields(document)
+    result = {key: value for key, value in document.items() if key != "accepted"} | {"draft": True}
+    if "schema" not in before:
+        table = _edited_attributes(EditedTable(result), before, fields, "t0-", "").document
+        if any(part in fields and fields[part] != before.get(part, "") for part in _UNIT):
+            table["unit"] = _unit(fields, document.get("unit"))
+            column = None if table["unit"] == "row" else table["unit"]["id"]
+            table["attributes"] = {name: body for name, body in table["attributes"].items() if name != column}
+        _drop_hierarchies(table, table["attributes"])
+        return table
+    tables = {}
+    for index, (name, body) in enumerate(document["tables"].items()):
+        if f"t{index}-leave" not in fields:
+            tables[name] = _edited_table(body, before, fields, f"t{index}-", str(name))
+    if "schema" in fields:
+        unit_table = fields.get("unit-table", "")
+        unit = {"id": fields.get("unit-id", "").strip(), **({"table": unit_table} if unit_table else {})}
+        result |= {"schema": fields["schema"].strip(), "unit": unit}
+    return result | {"tables": tables}
 
 
-def _base(fields: Fields) -> dict[str, Any]:
-    """Return the parts that the form does not show.  The key ``parts`` has the parts of each table.
+def _edited_table(body: Mapping[str, Any], before: Fields, fields: Fields, prefix: str, name: str) -> dict[str, Any]:
+    table = _edited_attributes(EditedTable(body), before, fields, prefix, f"{name}.").document
+    own = (key for key in before if key.startswith(prefix) and not _OF_ATTRIBUTE.match(key))
+    if all(fields.get(key, before[key]) == before[key] for key in own):
+        _drop_hierarchies(table, table["attributes"])
+        return table
+    return _table(fields, prefix, name, table)
 
-    Raises:
-        InputError: the field was changed.
-    """
-    base = read_json(fields.get("base", ""), name="the form")
-    parts = base.get("parts") if isinstance(base, dict) else None
-    if not isinstance(parts, dict) or not all(isinstance(body, dict) for body in parts.values()):
-        raise InputError("the form is not as it was sent; draft the description again")
-    return dict(base)
+
+def _edited_attributes(
+    table: EditedTable, before: Fields, fields: Fields, table_prefix: str, name_prefix: str
+) -> EditedTable:
+    names = list(table.document["attributes"])
+    for index, prefix in enumerate(_attribute_prefixes(before, table_prefix)):
+        if f"{prefix}name" in fields:  # else the form does not show the attribute
+            label = f"{name_prefix}{names[index]}"
+            _edit_attribute(table, names[index], before, fields, prefix=prefix, label=label)
+    return table
+
+
+def _edit_attribute(table: EditedTable, name: str, before: Fields, fields: Fields, *, prefix: str, label: str) -> None:
+    """Change one attribute of a table, or leave it out."""
+    column = ColumnDraft(table, name)
+    if f"{prefix}leave" in fields:
+        column.drop()
+        return
+    parts = {key.removeprefix(prefix) for key in before if key.startswith(prefix)}
+    changed = {part for part in parts if fields.get(prefix + part, before[prefix + part]) != before[prefix + part]}
+    if (f"{prefix}nullable" in fields) != (f"{prefix}nullable" in before):
+        changed.add("nullable")
+    text = {part: fields.get(prefix + part, before[prefix + part]).strip() for part in parts}
+    if changed - _SIMPLE:
+        codes = {"missing": column.body["missing"]} if "missing" in column.body else {}
+        table.change_attribute(name, _attribute(fields, prefix, label) | codes)
+        changed &= {"missing"}
+    if "nullable" in changed:
+        body = {key: value for key, value in column.body.items() if key != "nullable"}
+        table.change_attribute(name, body | ({"nullable": True} if f"{prefix}nullable" in fields else {}))
+    if "values" in changed:
+        table.change_attribute(name, column.body | {"values": _values(text["values"], text["kind"], label)})
+    if changed & {"first", "last"}:
+        column.days(text["first"], text["last"])
+    if changed & {"minimum", "maximum", "edges"}:
+        _change_bins(column, text, changed, label)
+    if "missing" in changed:
+        _change_codes(table, column, _codes(text["missing"], label))
+
+
+def _change_bins(column: ColumnDraft, text: Mapping[str, str], changed: Collection[str], label: str) -> None:
+    """State the bounds of a column of numbers, or its bins."""
+    read = _integer if column.body["type"] == "integer" else _number
+    edges = [read(each, f"{label}: an edge") for each in _LISTED.findall(text["edges"])]
+    if "edges" not in changed or not edges:
+        low, high = (read(text[part], f"{label}: the {part}") for part in ("minimum", "maximum"))
+        column.bounds(low, high)
+    elif column.body["type"] == "integer":
+        column.bins([*edges, _integer(text["maximum"], f"{label}: the maximum")])
+    else:
+        column.bins(edges)
+
+
+def _change_codes(table: EditedTable, column: ColumnDraft, codes: list[Any]) -> None:
+    """Declare the codes that stand for a missing value; codes that are no longer listed are values again."""
+    listed = column.body.get("missing", table.document.get("missing", []))
+    if all(code in codes for code in listed):
+        column.missing(*(code for code in codes if code not in listed))
+        return
+    table.change_attribute(column.name, column.body | {"missing": codes})
+
+
+def _codes(text: str, label: str) -> list[str | int | float]:
+    """Read codes with commas between: numbers, texts, and in quotes any text."""
+    codes: list[str | int | float] = []
+    for part in map(str.strip, _CODE.findall(text)):
+        if part.startswith('"'):
+            codes.append(str(read_json(part, name=f"{label}: a code in quotes")))
+        elif _INTEGER.fullmatch(part) or _DECIMAL.fullmatch(part):
+            codes.append(_number(part, f"{label}: a code"))
+        elif part:
+            codes.append(part)
+    return codes
+
+
+def _code(code: str | float) -> str:
+    """Return a code as text that is read back unchanged."""
+    text = _text(code)
+    return text if _codes(text, "") == [code] else json.dumps(code, ensure_ascii=False)
 
 
 def _unit(fields: Fields, former: object) -> Any:  # noqa: ANN401 - JSON
@@ -227,7 +338,7 @@ def _table(fields: Fields, prefix: str, name: str, body: Mapping[str, Any]) -> d
         table |= {"per": per} if (per := _mapping(fields, f"{prefix}per", f"{name}: the bounds by groups")) else {}
     references = _mapping(fields, f"{prefix}references", f"{name}: the columns with keys of public tables")
     table |= {"references": references} if references else {}
-    attributes = _attributes(fields, prefix, f"{name}.")
+    attributes = unchanged.pop("attributes")
     _drop_hierarchies(unchanged, attributes)
     return table | unchanged | {"attributes": attributes}
 
@@ -236,19 +347,6 @@ def _drop_hierarchies(body: dict[str, Any], attributes: Mapping[str, Any]) -> No
     """Drop the hierarchies of attributes that were left out."""
     if isinstance(body.get("hierarchies"), dict):
         body["hierarchies"] = {name: levels for name, levels in body["hierarchies"].items() if name in attributes}
-
-
-def _attributes(fields: Fields, table_prefix: str, name_prefix: str) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    for prefix in _attribute_prefixes(fields, table_prefix):
-        if f"{prefix}leave" in fields:
-            continue
-        name = fields[f"{prefix}name"]
-        if not name or name in attributes:
-            label = f"{name_prefix}{name or 'an attribute'}"
-            raise InputError(f"{label}: every attribute has a name, and a name of its own")
-        attributes[name] = _attribute(fields, prefix, f"{name_prefix}{name}")
-    return attributes
 
 
 def _attribute_prefixes(fields: Fields, table_prefix: str) -> Iterator[str]:
@@ -260,17 +358,19 @@ def _attribute_prefixes(fields: Fields, table_prefix: str) -> Iterator[str]:
 
 def _attribute(fields: Fields, prefix: str, name: str) -> dict[str, Any]:
     kind, text = fields.get(f"{prefix}type", ""), {part: fields.get(prefix + part, "").strip() for part in _PARTS}
+    if kind not in TYPES:
+        raise InputError(f"{name}: choose what it holds: {', '.join(TYPES)}")
     body: dict[str, Any] = {"type": kind}
     if kind == "categorical":
         body["values"] = _values(fields.get(f"{prefix}values", ""), fields.get(f"{prefix}kind", "text"), name)
     elif kind == "integer":
         body |= {part: _integer_field(fields, prefix + part, f"{name}: the {part}") for part in ("minimum", "maximum")}
-        edges = [_integer(each, f"{name}: a first value of a bin") for each in _split(text["edges"])]
+        edges = [_integer(each, f"{name}: a first value of a bin") for each in _LISTED.findall(text["edges"])]
         body |= {"edges": edges} if edges else {}
         body |= {"typical": _integer(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     elif kind == "real":
-        body["edges"] = [_number(each, f"{name}: an edge") for each in _split(text["edges"])]
-        points = [_number(each, f"{name}: a point") for each in _split(text["points"])]
+        body["edges"] = [_number(each, f"{name}: an edge") for each in _LISTED.findall(text["edges"])]
+        points = [_number(each, f"{name}: a point") for each in _LISTED.findall(text["points"])]
         body |= {"points": points} if points else {}
         body |= {"typical": _number(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     else:
@@ -283,14 +383,14 @@ def _attribute(fields: Fields, prefix: str, name: str) -> dict[str, Any]:
     return body | ({"role": text["role"]} if text["role"] else {})
 
 
-_WRITTEN = {"missing": tuple(TYPES), "format": ("date", "timestamp"), "spellings": ("categorical",)}
+_WRITTEN = {"format": ("date", "timestamp"), "spellings": ("categorical",)}
 """The parts that state how values are written, with the types of attributes that have them."""
 _PARTS = ("edges", "points", "typical", "first", "last", "by", "zone", "unknown", "role")
 
 
 def _values(text: str, kind: str, name: str) -> list[Any]:
     values: list[Any] = []
-    for line in map(str.strip, text.replace("\r\n", "\n").split("\n")):
+    for line in map(str.strip, text.split("\n")):
         if not line:
             continue
         if kind == "number":
@@ -304,10 +404,6 @@ def _values(text: str, kind: str, name: str) -> list[Any]:
         else:
             values.append(line)
     return values
-
-
-def _split(text: str) -> list[str]:
-    return [each for each in re.split(r"[\s,;]+", text) if each]
 
 
 def _integer_field(fields: Fields, key: str, label: str) -> int:
@@ -343,35 +439,29 @@ def _mapping(fields: Fields, key: str, label: str) -> dict[str, Any]:
 # --- tables and attributes for the template --------------------------------------------------------------------------
 
 
-def table_forms(fields: Fields) -> list[TableForm]:
-    """Return the tables of a form, with their attributes and the notes of the draft.
-
-    Raises:
-        InputError: a hidden field was changed.
-    """
-    notes = draft_notes(fields)
-    return [_table_form(fields, f"t{index}-", name, notes) for index, name in enumerate(_base(fields)["parts"])]
+def table_forms(document: Mapping[str, Any], fields: Fields, notes: Sequence[str]) -> list[TableForm]:
+    """Return the tables of a form, with their attributes and the notes of the draft."""
+    return [
+        _table_form(fields, f"t{index}-", str(name), body["attributes"], notes)
+        for index, (name, body) in enumerate(_tables(document))
+    ]
 
 
-def draft_notes(fields: Fields) -> list[str]:
-    """Return the notes of the draft."""
-    notes = read_json(fields.get("remarks", "[]"), name="the form")
-    return [str(note) for note in notes] if isinstance(notes, list) else []
-
-
-def _table_form(fields: Fields, table_prefix: str, name: str, notes: Sequence[str]) -> TableForm:
+def _table_form(
+    fields: Fields, table_prefix: str, name: str, attributes: Iterable[str], notes: Sequence[str]
+) -> TableForm:
     name_prefix = f"{name}." if name else ""
-    attributes = []
-    for prefix in _attribute_prefixes(fields, table_prefix):
-        attribute = fields[f"{prefix}name"]
+    forms = []
+    for index, attribute in enumerate(attributes):
+        prefix = f"{table_prefix}a{index}-"
         mark = f"Look at {name_prefix}{attribute}: "
         hint = next((note.removeprefix(mark) for note in notes if note.startswith(mark)), None)
         incomplete = fields.get(f"{prefix}type") in ("date", "timestamp") and not (
             fields.get(f"{prefix}first") and fields.get(f"{prefix}last")
         )
         is_open = incomplete or hint is not None
-        attributes.append(AttributeForm(prefix, attribute, summary(fields, prefix), hint, is_open))
-    return TableForm(table_prefix, name, tuple(attributes))
+        forms.append(AttributeForm(prefix, attribute, summary(fields, prefix), hint, is_open))
+    return TableForm(table_prefix, name, tuple(forms))
 
 
 def summary(fields: Fields, prefix: str) -> str:
@@ -387,22 +477,24 @@ def summary(fields: Fields, prefix: str) -> str:
     if kind == "integer":
         return f"{words}, {fields.get(f'{prefix}minimum', '')} to {fields.get(f'{prefix}maximum', '')}"
     if kind == "real":
-        edges = _split(fields.get(f"{prefix}edges", ""))
+        edges = _LISTED.findall(fields.get(f"{prefix}edges", ""))
         return f"{words}, {edges[0]} to {edges[-1]}" if edges else words
     first, last = fields.get(f"{prefix}first"), fields.get(f"{prefix}last")
     return f"{words}, {first} to {last}" if first and last else f"{words}: write the first and the last day"
 
 
-def with_attribute(fields: Fields, table_prefix: str) -> dict[str, str]:
-    """Return the fields with one more attribute in a table, named by its field ``new``.
+def with_attribute(document: Mapping[str, Any], table: str, name: str) -> dict[str, Any]:
+    """Return the document with one more attribute, whose values are still to be written.  Tables have numbers from 0.
 
     Raises:
-        InputError: the name is empty, or an attribute has it.
+        InputError: there is no such table, the name is empty, or an attribute has it.
     """
-    name = fields.get(f"{table_prefix}new", "").strip()
-    prefixes = list(_attribute_prefixes(fields, table_prefix))
-    if not name or name in {fields[f"{prefix}name"] for prefix in prefixes}:
+    tables = {str(number): each for number, each in enumerate(_tables(document))}
+    name = name.strip()
+    if table not in tables or not name or name in tables[table][1]["attributes"]:
         raise InputError("name the column to add, one that is not here yet")
-    added = _attribute_fields(name, {"type": "categorical", "unknown": "category"})
-    others = {key: text for key, text in fields.items() if key != f"{table_prefix}new"}
-    return others | {f"{table_prefix}a{len(prefixes)}-{key}": text for key, text in added.items()}
+    key, body = tables[table]
+    attributes = body["attributes"] | {name: {"type": "categorical", "values": [], "unknown": "category"}}
+    if not key:
+        return {**document, "attributes": attributes}
+    return {**document, "tables": {**document["tables"], key: {**document["tables"][key], "attributes": attributes}}}

@@ -1,13 +1,16 @@
-"""The pages to describe tables: a steward edits a draft attribute by attribute, checks, accepts and registers it.
+"""The pages to describe tables in four steps: choose the table, review its draft, set the budget, and done.
 
-The server stores nothing between two requests: the form has all fields, and each step is one of its buttons.  So the
-pages work without scripts.  A steward may also edit the description as YAML, and switch between both.
+The server's database holds each description that is under way, for its steward alone.  So a reload loses nothing, and a
+form cannot accept what was not confirmed: the budget is set for the document that the review stored as accepted.  The
+pages work without scripts.  A steward may also edit the description as YAML.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -15,14 +18,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
-from sfumato.description.findings import DescriptionFinding
+from sfumato.description.findings import DescriptionFinding, to_confirm
 from sfumato.description.sensitive_columns import FindingKind
+from sfumato.domain.table_schema import VERSION
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
 from sfumato_server.access import CurrentService, Steward
-from sfumato_server.problems import domain_refusal, problem
+from sfumato_server.problems import RefusalError, domain_refusal, problem
 from sfumato_server.registry import Key
+from sfumato_server.service import Service
 from sfumato_server.stewards import (
     accept_description,
     draft_description,
@@ -30,37 +35,149 @@ from sfumato_server.stewards import (
     read_document,
     steward_findings,
 )
-from sfumato_server.tables import Description
 from sfumato_server.ui.description_form import (
-    GRAINS,
-    KINDS,
     TYPES,
-    UNKNOWN,
-    draft_notes,
+    edited_document,
     form_fields,
-    parse_fields,
     table_forms,
     with_attribute,
 )
 from sfumato_server.ui.question_form import Short
-from sfumato_server.ui.rendering import REFUSALS, leave_note, page
-from sfumato_server.ui.steward_pages import refused_page
+from sfumato_server.ui.rendering import REFUSALS, page
 
 HERE = "/steward/all/description"
+STEPS = ("table", "review", "budget", "done")
+UNKNOWN = {
+    "category": "counted in a cell of its own",
+    "drop": "leaves the row out",
+    "clamp": "moved to the nearest bound",
+}
+GRAINS = ("hour", "day", "week", "month", "quarter", "year")
+KINDS = {"text": "texts", "number": "whole numbers", "truth": "true and false"}
 _MAX_FIELDS = 20_000
 _MAX_FIELD = 200_000  # characters
-_DRAFT_DONE = "This was read off the data: replace what it says by what is publicly known, then accept it."
 
 router = APIRouter(include_in_schema=False)
 
 
+@dataclass(frozen=True)
+class StoredDescription:
+    """A description under way, as the server's database holds it.
+
+    Attributes:
+        name: the name of the dataset to be.
+        source: the address of its tables.
+        drafted: the document that was drafted, which the document equals until it is edited.
+        document: the document as it stands.
+        notes: what was noticed when it was drafted, in sentences.
+        drafted_findings: the findings of the draft: kind, columns with details, and whether the columns are left out.
+        findings: the findings about the document as it stands, in the same form.
+        accepted: the accepted document; None until each kind of finding is confirmed.
+        limit: the budget; empty until the dataset is registered.
+    """
+
+    name: str
+    source: str
+    drafted: dict[str, Any]
+    document: dict[str, Any]
+    notes: list[str]
+    drafted_findings: list[Any]
+    findings: list[Any]
+    accepted: dict[str, Any] | None = None
+    limit: str = ""
+    id: str = field(default="", compare=False)
+
+    @staticmethod
+    def load(draft_id: str, key: Key, service: Service) -> StoredDescription:
+        """Return the description of an id.
+
+        Raises:
+            RefusalError: the steward has no such description.
+        """
+        stored = service.registry.jobs.draft(key.name, draft_id)
+        if stored is None:
+            raise RefusalError("not-drafted_findings", "There is no such description", 404, "describe the table again")
+        return replace(StoredDescription(**json.loads(stored)), id=draft_id)
+
+    def save(self, key: Key, service: Service) -> StoredDescription:
+        """Store the description, and return it with its id."""
+        text = json.dumps({name: value for name, value in asdict(self).items() if name != "id"})
+        saved = service.registry.jobs.save_draft(key.name, text.encode(), self.name, self.id or None)
+        return replace(self, id=saved)
+
+    def edited(self, document: dict[str, Any], service: Service) -> StoredDescription:
+        """Return it with another document, which nobody has accepted yet, and the findings about that document."""
+        if document == self.document:
+            return self
+        if document == self.drafted:
+            findings = self.drafted_findings
+        elif document["sfumato"] == VERSION:
+            findings = _schema_findings(document, self, service)
+        else:
+            findings = _domain_findings(document, self, service)
+        return replace(self, document=document, findings=findings, accepted=None)
+
+    @property
+    def current_findings(self) -> tuple[DescriptionFinding, ...]:
+        """The findings about the document as it stands."""
+        return tuple(DescriptionFinding(FindingKind(kind), names, out) for kind, names, out in self.findings)
+
+    @property
+    def path(self) -> str:
+        """The address of its review."""
+        return f"{HERE}/{self.id}"
+
+
+def _stated(findings: tuple[DescriptionFinding, ...]) -> list[Any]:
+    return [[each.kind.value, dict(each.columns), each.left_out] for each in findings]
+
+
+def _domain_findings(document: Mapping[str, Any], stored: StoredDescription, service: Service) -> list[Any]:
+    """Return the findings about a domain.  Columns whose days or values are still to be stated have none yet.
+
+    Raises:
+        RefusalError: the document cannot be used, or does not fit the table.
+    """
+    described = document["attributes"]
+    ready = {name: body for name, body in described.items() if not _is_open(body)}
+    findings = steward_findings(read_description({**document, "attributes": ready}), stored.source, service.places)
+    left_out = [
+        [kind, {name: why for name, why in columns.items() if name not in described}, out]
+        for kind, columns, out in stored.drafted_findings
+        if out
+    ]
+    return [*_stated(findings), *(each for each in left_out if each[1])]
+
+
+def _schema_findings(document: Mapping[str, Any], stored: StoredDescription, service: Service) -> list[Any]:
+    """Return the findings about a schema; those of its draft while something is left for the steward to state."""
+    try:
+        description = read_description(document)
+    except RefusalError:
+        return stored.drafted_findings
+    left_out = [each for each in stored.drafted_findings if each[2]]
+    return [*_stated(steward_findings(description, stored.source, service.places)), *left_out]
+
+
+def _is_open(body: Mapping[str, Any]) -> bool:
+    """Return whether an attribute still lacks its days or values."""
+    return None in (body.get("first", 0), body.get("last", 0)) or body.get("values", True) == []
+
+
 class DraftForm(BaseModel):
-    """The form of a new dataset whose description is to be drafted."""
+    """The form of the first step: the table to describe."""
 
     name: Short = ""
     source: Annotated[str, Field(max_length=2000)] = ""
-    limit: Short = ""
     person: Short = ""
+
+
+class BudgetForm(BaseModel):
+    """The form of the third step: the name and the budget of the dataset."""
+
+    name: Short = ""
+    limit: Short = ""
+    second_budget: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,139 +198,208 @@ async def read_form(request: Request) -> SentForm:
     for name, text in form.multi_items():
         if isinstance(text, UploadFile) or len(text) > _MAX_FIELD:
             raise InputError("a description is sent as fields of text")
-        fields[name] = text
+        fields[name] = text.replace("\r\n", "\n")
     return SentForm(fields)
 
 
 SentFields = Annotated[SentForm, Depends(read_form)]
 
 
-@router.get(HERE)
-def begin(_: Steward) -> Response:
-    """Redirect to the page on which a description starts."""
-    return RedirectResponse("/steward", 303)
+@router.get(HERE, response_class=HTMLResponse)
+def choose_table(key: Steward, service: CurrentService) -> Response:
+    """Show the first step, with the descriptions under way."""
+    return _table_page(key, service)
 
 
 @router.post("/steward/draft", response_class=HTMLResponse)
 def draft(key: Steward, service: CurrentService, form: Annotated[DraftForm, Form()]) -> Response:
-    """Draft the description of a table, folder or database, and show it as a form."""
-    source = form.source.strip()
+    """Draft the description of a table, folder or database, store it, and go on to its review."""
+    source, name = form.source.strip(), form.name.strip()
     try:
-        description = draft_description(source, service.places, unit=form.person.strip() or None)
-        fields = form_fields(description.document, description.notes)
+        if not name or not source:
+            raise InputError("name the dataset, and write where its table is")
+        drafted = draft_description(source, service.places, unit=form.person.strip() or None)
+        form_fields(drafted.document)
     except REFUSALS as error:
-        return refused_page(key, service, error, form.model_dump())
-    more = {"name": form.name.strip(), "source": source, "limit": form.limit.strip()}
-    return _form(key, fields | more, done=_DRAFT_DONE)
+        return _table_page(key, service, error, form)
+    drafted_findings = _stated(drafted.findings)
+    document, notes = drafted.document, list(drafted.notes)
+    stored = StoredDescription(name, source, document, document, notes, drafted_findings, drafted_findings).save(
+        key, service
+    )
+    return RedirectResponse(stored.path, 303)
 
 
-@router.post(HERE, response_class=HTMLResponse)
-def edit(request: Request, key: Steward, service: CurrentService, form: SentFields) -> Response:
-    """Do the step of the button that was pressed."""
-    fields, step = form.fields, form.fields.pop("do", "check")
-    findings: tuple[DescriptionFinding, ...] = ()
+@router.get(f"{HERE}/{{draft_id}}", response_class=HTMLResponse)
+def review(draft_id: str, key: Steward, service: CurrentService) -> Response:
+    """Show the second step: the draft with its findings, to change and to accept."""
+    stored = StoredDescription.load(draft_id, key, service)
+    return RedirectResponse(f"{stored.path}/done", 303) if stored.limit else _review(key, stored, {})
+
+
+@router.post(f"{HERE}/{{draft_id}}", response_class=HTMLResponse)
+def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields) -> Response:
+    """Change the description, or accept it.  A refusal changes nothing."""
+    stored = StoredDescription.load(draft_id, key, service)
+    if stored.limit:
+        return RedirectResponse(f"{stored.path}/done", 303)
+    fields, step = form.fields, form.fields.pop("do", "save")
     try:
-        if step == "yaml":
-            return _form(key, _from_yaml(fields), done="The form shows what the YAML says.")
-        if step.startswith("add-"):
-            return _form(key, with_attribute(fields, f"{step.removeprefix('add-')}-"), done="The attribute was added.")
-        document = parse_fields(fields)
-        if step == "save":
-            return _file(document, fields)
-        description = read_description(document)
-        findings = steward_findings(description, fields.get("source", ""), service.places)
-        if step == "register":
-            confirmed = [kind for kind in FindingKind if fields.get(f"confirm-{kind}") == "true"]
-            accepted = _accept(description, findings, fields, by=key.name, confirm=confirmed)
-            return _register(request, accepted, fields, key, service)
+        stored = stored.edited(_sent_document(stored, fields, step), service).save(key, service)
+        fields = {name: text for name, text in fields.items() if name.startswith(("confirm-", "accepted"))}
+        if step == "accept":
+            stored = _accept(stored, fields, key, service).save(key, service)
     except REFUSALS as error:
-        return _form(key, fields, error=error, findings=findings)
-    return _form(key, fields, findings=findings, done="The description fits the tables, and nothing is missing in it.")
+        return _review(key, StoredDescription.load(draft_id, key, service), fields, error)
+    return RedirectResponse(f"{stored.path}/budget" if step == "accept" else f"{stored.path}#findings-title", 303)
 
 
-def _from_yaml(fields: dict[str, str]) -> dict[str, str]:
-    """Return the fields of a document that was edited as YAML, with the other fields of the form."""
+def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: str) -> dict[str, Any]:
+    """Return the document that a form states: by its fields, or as YAML.
+
+    Raises:
+        RefusalError, InputError, DomainError: a field or the YAML is invalid.
+    """
+    if step == "yaml":
+        return _from_yaml(fields.get("yaml", ""))
+    document = edited_document(stored.document, fields)
+    table = step.removeprefix("add-t")
+    if step == table:
+        return document
+    return with_attribute(document, table, fields.get(f"t{table}-new", ""))
+
+
+@router.get(f"{HERE}/{{draft_id}}/budget", response_class=HTMLResponse)
+def budget(draft_id: str, key: Steward, service: CurrentService) -> Response:
+    """Show the third step: the name and the budget."""
+    stored = StoredDescription.load(draft_id, key, service)
+    if stored.limit or stored.accepted is None:
+        return RedirectResponse(stored.path, 303)
+    return _budget_page(key, stored, BudgetForm(name=stored.name))
+
+
+@router.post(f"{HERE}/{{draft_id}}/budget", response_class=HTMLResponse)
+def register(draft_id: str, key: Steward, service: CurrentService, form: Annotated[BudgetForm, Form()]) -> Response:
+    """Register the accepted document under its name, with its budget."""
+    stored = StoredDescription.load(draft_id, key, service)
+    if stored.limit or stored.accepted is None:
+        return RedirectResponse(stored.path, 303)
+    name, limit = form.name.strip(), form.limit.strip()
+    more = {"second_budget": form.second_budget, "by": key.actor}
     try:
-        document = read_document(fields.get("yaml", ""))
-        description_fields = form_fields(document, draft_notes(fields))
+        service.register(name, source=stored.source, domain=stored.accepted, limit=limit, more=more)
+    except REFUSALS as error:
+        return _budget_page(key, stored, form, error)
+    replace(stored, name=name, limit=limit).save(key, service)
+    return RedirectResponse(f"{stored.path}/done", 303)
+
+
+@router.get(f"{HERE}/{{draft_id}}/done", response_class=HTMLResponse)
+def done(draft_id: str, key: Steward, service: CurrentService) -> Response:
+    """Show the last step: what was registered, and what comes next."""
+    stored = StoredDescription.load(draft_id, key, service)
+    if not stored.limit or stored.accepted is None:
+        return RedirectResponse(stored.path, 303)
+    return page("description_done.html.j2", key=key, step="done", stored=stored, acceptance=stored.accepted["accepted"])
+
+
+@router.get(f"{HERE}/{{draft_id}}/file")
+def file(draft_id: str, key: Steward, service: CurrentService) -> Response:
+    """Send the document as a file: the accepted one, or the draft as the command ``domain draft`` writes it."""
+    stored = StoredDescription.load(draft_id, key, service)
+    file_name = stored.name if stored.name.isascii() and stored.name.isidentifier() else "description"
+    headers = {"Content-Disposition": f'attachment; filename="{file_name}.yaml"'}
+    return Response(write_yaml(stored.accepted or stored.document), media_type="application/yaml", headers=headers)
+
+
+def _from_yaml(text: str) -> dict[str, Any]:
+    """Return the document that a steward edited as YAML, as a draft."""
+    try:
+        document = read_document(text)
+        form_fields(document)
     except DomainError as error:
         raise domain_refusal(error) from error
-    return {name: fields.get(name, "") for name in ("name", "source", "limit")} | description_fields
+    return {name: value for name, value in document.items() if name != "accepted"} | {"draft": True}
 
 
-def _accept(
-    description: Description,
-    findings: tuple[DescriptionFinding, ...],
-    fields: dict[str, str],
-    *,
-    by: str,
-    confirm: list[FindingKind],
-) -> dict[str, Any]:
+def _accept(stored: StoredDescription, fields: Mapping[str, str], key: Key, service: Service) -> StoredDescription:
+    """Return the description as accepted by the steward, who confirmed each kind of finding.
+
+    Raises:
+        RefusalError: something is left to be stated, or a kind is not confirmed.
+        InputError: the steward does not say that they accept it.
+    """
+    description = read_description(stored.document)
     if fields.get("accepted") != "true":
         raise InputError("tick that you have looked at the description and accept it; a draft is not registered")
-    return accept_description(description, findings, by=by, confirm=[kind.value for kind in confirm])
+    findings = steward_findings(description, stored.source, service.places)
+    confirmed = [kind.value for kind in FindingKind if fields.get(f"confirm-{kind}") == "true"]
+    listed = {kind.value for kind in to_confirm(stored.current_findings)}
+    if {kind.value for kind in to_confirm(findings)} - listed:  # the table changed since
+        replace(stored, findings=_stated(findings)).save(key, service)
+    return replace(stored, accepted=accept_description(description, findings, by=key.name, confirm=confirmed))
 
 
-def _register(
-    request: Request, domain: dict[str, Any], fields: dict[str, str], key: Key, service: CurrentService
-) -> Response:
-    name = fields.get("name", "").strip()
-    service.register(
-        name,
-        source=fields.get("source", "").strip(),
-        domain=domain,
-        limit=fields.get("limit", "").strip(),
-        more={"second_budget": fields.get("second_budget") == "true", "by": key.actor},
-    )
-    return leave_note(request, "/steward", {"done": f"{name} is registered."})
-
-
-def _file(document: dict[str, Any], fields: dict[str, str]) -> Response:
-    name = fields.get("name", "").strip()
-    file_name = name if name.isascii() and name.isidentifier() else "description"
-    headers = {"Content-Disposition": f'attachment; filename="{file_name}.yaml"'}
-    return Response(write_yaml(document), media_type="application/yaml", headers=headers)
-
-
-def _form(
-    key: Key,
-    fields: dict[str, str],
-    *,
-    error: Exception | None = None,
-    findings: tuple[DescriptionFinding, ...] = (),
-    done: str = "",
-) -> Response:
-    """Render the form with all that was typed and the result of the step."""
+def _table_page(key: Key, service: Service, error: Exception | None = None, form: DraftForm | None = None) -> Response:
     content = None if error is None else problem(error)
-    tables = table_forms(fields)
+    drafts = [(job.id, job.note, f"{job.updated:%Y-%m-%d %H:%M}") for job in service.registry.jobs.drafts(key.name)]
+    status = 200 if content is None else content["status"]
+    filled = form or DraftForm()
+    return page(
+        "description_table.html.j2",
+        key=key,
+        step="table",
+        stored=None,
+        drafts=drafts,
+        form=filled,
+        problem=content,
+        status=status,
+    )
+
+
+def _budget_page(key: Key, stored: StoredDescription, form: BudgetForm, error: Exception | None = None) -> Response:
+    content = None if error is None else problem(error)
+    status = 200 if content is None else content["status"]
+    return page(
+        "description_budget.html.j2", key=key, step="budget", stored=stored, form=form, problem=content, status=status
+    )
+
+
+def _review(key: Key, stored: StoredDescription, typed: Mapping[str, str], error: Exception | None = None) -> Response:
+    """Render the review, with all that was typed if it was refused."""
+    content = None if error is None else problem(error)
+    fields = _displayed_fields(form_fields(stored.document), typed)
+    tables = table_forms(stored.document, fields, stored.notes)
     hints = {f"{table.name}.{each.name}" if table.name else each.name for table in tables for each in table.attributes}
-    notes = [note for note in draft_notes(fields) if note.partition(": ")[0].removeprefix("Look at ") not in hints]
+    stated = {f"{DescriptionFinding(FindingKind(kind), names, out)}." for kind, names, out in stored.drafted_findings}
+    notes = [
+        note
+        for note in stored.notes
+        if note not in stated and note.partition(": ")[0].removeprefix("Look at ") not in hints
+    ]
     return page(
         "description.html.j2",
         key=key,
+        step="review",
+        stored=stored,
         fields=defaultdict(str, fields),
         tables=tables,
         several="schema" in fields,
         notes=notes,
-        findings=findings,
-        source=redacted_source(fields.get("source", "")),
-        yaml=_yaml(fields),
+        findings=stored.current_findings,
+        source=redacted_source(stored.source),
+        yaml=typed.get("yaml") or write_yaml(stored.document),
         types=TYPES,
         unknown=UNKNOWN,
         grains=[("", "not said"), *((each, f"one {each}") for each in GRAINS)],
         tables_listed=[("", "none"), *((each.name, each.name) for each in tables)],
         kinds=KINDS,
         problem=content,
-        done=done,
         status=200 if content is None else content["status"],
     )
 
 
-def _yaml(fields: dict[str, str]) -> str:
-    """Return the description as YAML: the typed text, or YAML from the fields; empty if the fields are invalid."""
-    if "yaml" in fields:
-        return fields["yaml"]
-    try:
-        return write_yaml(parse_fields(fields))
-    except REFUSALS:
-        return ""
+def _displayed_fields(fields: Mapping[str, str], typed: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of the document, replaced by those that were typed; a box that was not ticked is empty."""
+    unticked = [name for name in fields if name.endswith("-nullable") and name not in typed] if typed else []
+    return {name: text for name, text in {**fields, **typed}.items() if name not in unticked}

@@ -14,7 +14,7 @@ from sfumato_server.tables import ServedDataset
 from sfumato_server.ui.rendering import in_plain_words
 
 _WORD = re.compile(r"""\w+ | "(?:[^"]|"")*" | '(?:[^']|'')*' | \S | $""", re.VERBOSE)
-_SHOWN = 60  # characters of a line before and after its wrong place
+_CONTEXT = 60  # characters of a line before and after its wrong place
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def wrong_place(statement: str, place: Place) -> WrongPlace | None:
     match = _WORD.match(line, min(start, len(line)))
     word = line[start : start + 1] if match is None else match[0]
     before, after = line[:start], line[start + len(word) :]
-    cut_before = f"...{before[-_SHOWN:]}" if len(before) > _SHOWN else before
-    cut_after = f"{after[:_SHOWN]}..." if len(after) > _SHOWN else after
+    cut_before = f"...{before[-_CONTEXT:]}" if len(before) > _CONTEXT else before
+    cut_after = f"{after[:_CONTEXT]}..." if len(after) > _CONTEXT else after
     return WrongPlace(place.line, place.column, cut_before, word or " ", cut_after)
 
 

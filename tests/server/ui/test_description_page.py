@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-import re
+import json
 
 import httpx
 import pytest
@@ -12,10 +12,10 @@ from tests.server.hospital import write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 from tests.server.ui.browsing import accessible, browser, enter
 
+import sfumato as sf
 from sfumato.app.cli.options import database
 from sfumato.strict_documents import write_yaml
 from sfumato_server.registry import Scope
-from sfumato_server.ui.description_form import form_fields
 
 __all__ = ["browser"]
 HERE = "/steward/all/description"
@@ -35,19 +35,22 @@ def write_stays(path, step):
 
 
 LOOKS = {
-    "wide": {},
-    "small": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
-    "plain": {"viewport": {"width": 390, "height": 844}, "java_script_enabled": False},
+    "wide": {"viewport": {"width": 1280, "height": 900}},
+    "small": {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark"},
+    "plain": {"viewport": {"width": 360, "height": 740}, "java_script_enabled": False},
 }
 
 
 def begin(browser, server, look, name, source):
-    """The page of a draft, as a steward comes to it."""
+    """The review of a draft, as a steward comes to it."""
     page = enter(browser, server, "stew", Scope.STEWARD, browser.new_context(**LOOKS[look]))
     page.get_by_role("link", name="Steward").click()
-    page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_label("Table: a file").fill(str(source))
-    page.get_by_role("button", name="Draft a description").click()
+    page.get_by_role("link", name="Describe a table").click()
+    expect(page.get_by_role("listitem").filter(has_text="Table").first).to_have_attribute("aria-current", "step")
+    looks_right(page, look)
+    page.get_by_label("Name of the dataset").fill(name)
+    page.get_by_label("Where the table is").fill(str(source))
+    page.get_by_role("button", name="Draft the description").click()
     expect(page.get_by_role("heading", name=f"Describe {name}")).to_be_visible()
     return page
 
@@ -57,6 +60,17 @@ def of(page, attribute, label):
     return page.locator("details.attribute").filter(has=page.get_by_text(attribute, exact=True)).get_by_label(label)
 
 
+def opened(page, attribute):
+    """Open an attribute, if it is not."""
+    part = page.locator("details.attribute").filter(has=page.get_by_text(attribute, exact=True))
+    if part.get_attribute("open") is None:
+        part.locator("summary").press("Enter")
+
+
+def kept(page):
+    page.get_by_role("button", name="Keep the changes").last.click()
+
+
 def looks_right(page, look):
     if look == "plain":  # axe is a script
         return
@@ -64,40 +78,75 @@ def looks_right(page, look):
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+def findings_on(page):
+    return [each.inner_text().strip() for each in page.get_by_role("region", name="Findings").locator(".finding").all()]
+
+
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_table_is_drafted_edited_in_the_form_checked_accepted_and_registered(server, browser, tmp_path, look):
-    page = begin(browser, server, look, look, write_stays(tmp_path / "stays.csv", 1 + list(LOOKS).index(look)))
-    expect(page.get_by_text("its values seem to be people")).to_be_visible()
+def test_a_table_is_described_in_four_steps(server, browser, tmp_path, look):  # noqa: PLR0915
+    source = write_stays(tmp_path / "stays.csv", 1 + list(LOOKS).index(look))
+    page = begin(browser, server, look, look, source)
+    draft = sf.describe(source)
+    assert findings_on(page) == [f"{each.kind}: {each}." for each in draft.findings]  # the same words
     expect(page.get_by_label("Most rows kept of a person")).to_have_value("10")
     expect(of(page, "admitted", "First day")).to_be_visible()  # what lacks something is open
     expect(of(page, "age", "Greatest")).to_be_hidden()
     looks_right(page, look)
-    page.get_by_role("button", name="Check it with the tables").click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save it as a file").click()
+    assert saved.value.suggested_filename == f"{look}.yaml"
+    assert saved.value.path().read_text() == draft.text()  # the file that the command writes
+
+    page.get_by_role("button", name="Accept and go on").click()
     expect(page.get_by_role("alert")).to_contain_text("'admitted' still needs its first and its last day")
     of(page, "admitted", "First day").fill("2023-01-01")
     of(page, "admitted", "Last day").fill("2023-12-31")
-    of(page, "admitted", "Last day").press("Enter")  # which checks, and registers nothing
-    expect(page.get_by_role("status")).to_contain_text("nothing is missing")
-    risks = page.get_by_role("region", name="Look at this before you accept")
-    expect(risks).to_contain_text("1 column has bounds read off the table: age")
-    page.locator("summary", has_text="age").press("Enter")
+    of(page, "admitted", "Last day").press("Enter")  # which stores the changes
+    page.wait_for_url("**#findings-title")
+    page.reload()
+    expect(of(page, "admitted", "Last day")).to_have_value("2023-12-31")
+    opened(page, "age")
     expect(of(page, "age", "First day")).to_be_hidden()  # of another type
+    of(page, "age", "Greatest").fill("-5")
+    kept(page)
+    expect(page.get_by_role("alert")).to_contain_text("the bounds of 'age' are 0 and -5: the least comes first")
+    expect(of(page, "age", "Greatest")).to_have_value("-5")
+    page.goto(page.url.partition("#")[0])
+    expect(of(page, "age", "Greatest")).to_have_value("89")  # nothing was stored
+    opened(page, "age")
     of(page, "age", "Greatest").fill("120")
-    page.locator("summary", has_text="ward").press("Enter")
+    of(page, "age", "Codes for a missing value").fill("-9, ?")
+    opened(page, "ward")
     of(page, "ward", "Values, one a line").fill("A\nB\nC\nD")
     page.get_by_label("Most rows kept of a person").fill("12")
+    kept(page)
+    draft["admitted"].days("2023-01-01", "2023-12-31")
+    draft["age"].bounds(0, 120).missing(-9, "?")
+    draft.unit("person", rows=12)
+    assert findings_on(page) == [f"{each.kind}: {each}." for each in draft.findings]
     looks_right(page, look)
-    page.get_by_label("The most that may ever").fill("2")
-    page.get_by_role("button", name="Accept and register").click()
+    page.get_by_role("button", name="Accept and go on").click()
     expect(page.get_by_role("alert")).to_contain_text("tick that you have looked at the description")
     page.get_by_label("I have looked at this description").press("Space")
-    page.get_by_role("button", name="Accept and register").press("Enter")
-    expect(page.get_by_role("status")).to_contain_text(f"{look} is registered")
+    page.get_by_role("button", name="Accept and go on").press("Enter")
+
+    expect(page.get_by_role("heading", name=f"Budget of {look}")).to_be_visible()
+    looks_right(page, look)
+    page.reload()
+    page.get_by_label("Budget", exact=True).fill("-2")
+    page.get_by_role("button", name="Register the dataset").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was spent")
+    page.get_by_label("Budget", exact=True).fill("2")
+    page.get_by_role("button", name="Register the dataset").press("Enter")
+    expect(page.get_by_role("heading", name=f"{look} is registered")).to_be_visible()
+    looks_right(page, look)
+    page.reload()  # registers nothing again
+    expect(page.get_by_text("accepted by stew")).to_be_visible()
     with server.client("stew", Scope.STEWARD) as client:
         said = client.dataset(look)["domain"]
     assert said["accepted"]["by"] == "stew"
     assert said["unit"] == {"id": "person", "rows": 12}
-    assert [said["attributes"]["age"][part] for part in ("minimum", "maximum", "unknown")] == [0, 120, "clamp"]
+    assert [said["attributes"]["age"][part] for part in ("minimum", "maximum", "missing")] == [0, 120, [-9, "?"]]
     assert said["attributes"]["ward"]["values"] == ["A", "B", "C", "D"]
     assert said["attributes"]["admitted"]["last"] == "2023-12-31"
 
@@ -106,24 +155,25 @@ def test_a_table_is_drafted_edited_in_the_form_checked_accepted_and_registered(s
 def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_path, look):
     page = begin(browser, server, look, f"hospital_{look}", write_hospital(tmp_path / look, 1 + len(look)))
     looks_right(page, look)
-    page.get_by_role("button", name="Check it with the tables").click()
+    page.get_by_role("button", name="Accept and go on").click()
     expect(page.get_by_role("alert")).to_contain_text("tables.icd still needs to be said public or not")
     icd = page.get_by_role("region", name="Table icd")
     icd.get_by_label("Whose its rows are").select_option("public")
     expect(icd.get_by_label("Column of the person")).to_be_hidden()
     for table, rows in (("visits", "3"), ("diagnoses", "6")):
         page.get_by_role("region", name=f"Table {table}").get_by_label("Most rows kept").fill(rows)
-    page.get_by_role("button", name="Check it with the tables").click()
-    expect(page.get_by_role("status")).to_contain_text("nothing is missing")
+    kept(page)
+    expect(page.get_by_role("alert")).to_have_count(0)
     looks_right(page, look)
-    page.get_by_label("The most that may ever").fill("1")
     page.get_by_label("I have looked at this description").check()
-    page.get_by_role("button", name="Accept and register").click()
+    page.get_by_role("button", name="Accept and go on").click()
     expect(page.get_by_role("alert")).to_contain_text("confirm each kind by name")
-    for box in page.get_by_role("region", name="Look at this before you accept").get_by_role("checkbox").all():
+    for box in page.get_by_role("region", name="Findings").get_by_role("checkbox").all():
         box.check()
-    page.get_by_role("button", name="Accept and register").click()
-    expect(page.get_by_role("status")).to_contain_text(f"hospital_{look} is registered")
+    page.get_by_role("button", name="Accept and go on").click()
+    page.get_by_label("Budget", exact=True).fill("1")
+    page.get_by_role("button", name="Register the dataset").click()
+    expect(page.get_by_role("heading", name=f"hospital_{look} is registered")).to_be_visible()
     page.goto(f"{page.url.partition('/steward')[0]}/steward/hospital_{look}")
     expect(page.get_by_text("stew accepted its description on")).to_contain_text("confirmed bins. The draft was edited")
     with server.client("stew", Scope.STEWARD) as client:
@@ -133,27 +183,24 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     assert said["tables"]["icd"]["public"] is True
 
 
-def test_a_description_goes_to_yaml_and_back_and_is_saved(server, browser, tmp_path):
+def test_a_description_goes_to_yaml_and_back(server, browser, tmp_path):
     page = begin(browser, server, "wide", "spelled", write_people(tmp_path / "people.parquet", seed=41))
     page.get_by_label("Another column").fill("note")
     page.get_by_role("button", name="Add the column").click()
-    expect(page.get_by_role("status")).to_contain_text("The attribute was added")
     page.locator("summary", has_text="note").click()
     page.get_by_label("Leave note out").check()
+    kept(page)
+    expect(page.locator("summary", has_text="note")).to_have_count(0)
     page.locator("summary", has_text="The same as YAML").click()
     page.get_by_label("Description, in YAML").fill("sfumato: [")
-    page.get_by_role("button", name="Show this in the form").click()
+    page.get_by_role("button", name="Keep this YAML").click()
     expect(page.get_by_role("alert")).to_contain_text("The domain cannot be used")
     expect(page.get_by_label("Description, in YAML")).to_have_value("sfumato: [")
     accessible(page)
     page.get_by_label("Description, in YAML").fill(write_yaml(DOMAIN))
-    page.get_by_role("button", name="Show this in the form").click()
+    page.get_by_role("button", name="Keep this YAML").click()
     page.locator("summary", has_text="income").click()
     expect(of(page, "income", "Edges of bins")).to_have_value("0, 1000, 5000")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Save it as a file").click()
-    assert saved.value.suggested_filename == "spelled.yaml"
-    assert "draft: true" in saved.value.path().read_text()
 
 
 @pytest.fixture
@@ -163,55 +210,79 @@ def post(server):
 
         def send(path, headers=None, **fields):
             reply = browser.post(path, data=fields, headers={"Accept": "text/html", **(headers or {})})
-            return reply.status_code, html.unescape(reply.text)
+            return reply.status_code, reply.headers.get("location") or html.unescape(reply.text)
 
         yield send
 
 
-def test_a_description_that_nobody_said_they_accept_is_not_registered(server, post, tmp_path):
-    source = str(write_people(tmp_path / "people.parquet", seed=43))
-    fields = {**form_fields(DOMAIN), "name": "unread", "source": source, "limit": "1", "do": "register"}
+def registered(server):
+    with server.client("stew", Scope.STEWARD) as client:
+        return [each["name"] for each in client.datasets()]
+
+
+def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_path):
+    source = str(write_stays(tmp_path / "stays.csv", 5))
+    status, path = post("/steward/draft", name="unread", source=source)
+    assert status == 303
+    days = {"t0-a2-name": "admitted", "t0-a2-first": "2023-01-01", "t0-a2-last": "2023-12-31"}
     for said in ({}, {"accepted": ""}, {"accepted": "false"}, {"accepted": "on"}):
-        status, text = post(HERE, **fields, **said)
+        status, text = post(path, do="accept", **days, **said)
         assert (status, "tick that you have looked at the description" in text) == (422, True)
-    with server.client("stew", Scope.STEWARD) as client:
-        assert "unread" not in [each["name"] for each in client.datasets()]
-    assert post(HERE, **fields, accepted="true")[0] == 303
+    for confirmed in ({}, {"confirm-bounds": "on"}, {"confirm-bounds": "true"}, {"confirm-all": "true"}):
+        status, text = post(path, do="accept", accepted="true", **confirmed)
+        assert (status, "confirm each kind by name" in text) == (422, True)
+    assert post(f"{path}/budget", name="unread", limit="1", accepted="true") == (303, path)
+    forged = {"accepted": json.dumps(DOMAIN), "document": json.dumps(DOMAIN), "findings": "[]"}
+    assert post(f"{path}/budget", name="unread", limit="1", **forged) == (303, path)
+    assert "unread" not in registered(server)
+    kinds = dict.fromkeys(["confirm-unit", "confirm-bounds"], "true")
+    assert post(path, do="accept", accepted="true", **kinds) == (303, f"{path}/budget")
+    status, _ = post(path, do="save", **{"t0-a0-name": "age", "t0-a0-maximum": "95"})
+    assert status == 303
+    assert post(f"{path}/budget", name="unread", limit="1") == (303, path)  # a change has to be accepted anew
+    assert "unread" not in registered(server)
+    assert post(path, do="accept", accepted="true", **kinds) == (303, f"{path}/budget")
+    assert post(f"{path}/budget", name="unread", limit="1") == (303, f"{path}/done")
+    assert "unread" in registered(server)
+    assert post(path, do="save", **{"t0-a0-name": "age", "t0-a0-maximum": "99"}) == (303, f"{path}/done")
 
 
-def test_a_form_that_was_tampered_with_or_came_from_elsewhere_changes_nothing(server, post, tmp_path):
+def test_bad_input_is_refused_in_a_sentence_and_stores_nothing(server, post, tmp_path):
     source = str(write_people(tmp_path / "people.parquet", seed=42))
-    status, text = post("/steward/draft", name="odd", source=source)
-    assert status == 200
-    base = re.search(r'name="base" value="(.*?)"><?\n', text.replace('">\n', '">\n'))
-    assert base is not None
-    for fields in (
-        {},
-        {"base": "{"},
-        {"base": "[]"},
-        {"base": "{}", "do": "register"},
-        {"do": "add-t9"},
-        {"do": "yaml"},
-    ):
-        status, text = post(HERE, **fields)
-        assert (status, "Nothing was spent" in text) == (422, True), (fields, text)
-    emptied = post(HERE, do="yaml", yaml="", base=form_fields(DOMAIN)["base"])
-    assert (emptied[0], "It has no attributes" in emptied[1]) == (422, False)
+    for fields in ({}, {"name": "odd"}, {"source": source}, {"name": "odd", "source": "/nowhere.csv"}):
+        status, text = post("/steward/draft", **fields)
+        assert (status, "Nothing was spent" in text) == (422, True), fields
+    _, path = post("/steward/draft", name="odd", source=source)
     half = write_yaml({**DOMAIN, "csv": {"delimiter": "X"}}).replace("X", '"\\ud800"')
-    assert "half a letter" in post(HERE, do="yaml", yaml=half, base=form_fields(DOMAIN)["base"])[1]
+    for fields in (
+        {"do": "add-t9"},
+        {"do": "add-t0", "t0-new": "age"},
+        {"do": "yaml"},
+        {"do": "yaml", "yaml": "{}"},
+        {"do": "yaml", "yaml": half},
+        {"t0-a0-name": "age", "t0-a0-maximum": "x"},
+        {"t0-a0-name": "age", "t0-a0-type": "nothing"},
+    ):
+        status, text = post(path, **fields)
+        assert (status, "Nothing was spent" in text) == (422, True), (fields, text)
     many = {f"t0-a{n}-name": "x" for n in range(20_001)}
-    assert post(HERE, **many)[0] in (400, 413, 422)
-    assert post("/steward/draft", source="/nowhere.csv")[0] == 422
-    assert post(HERE, {"Origin": "https://evil.example"}, do="check")[0] == 403
-    with server.client("stew", Scope.STEWARD) as client:
-        assert "odd" not in [each["name"] for each in client.datasets()]
-    with httpx.Client(
-        base_url=server.address, trust_env=False, cookies=server.session("ana", Scope.ANALYST)
-    ) as analyst:
-        assert analyst.post("/steward/draft", data={"source": source}).status_code == 403
-        assert analyst.post(HERE, data={"do": "check"}).status_code == 403
-        assert analyst.get(HERE).status_code == 403
-    with httpx.Client(
-        base_url=server.address, trust_env=False, cookies=server.session("stew", Scope.STEWARD)
-    ) as steward:
-        assert steward.get(HERE).headers["location"] == "/steward"
+    assert post(path, **many)[0] in (400, 413, 422)
+    assert post(path, {"Origin": "https://evil.example"}, do="save")[0] == 403
+    assert "odd" not in registered(server)
+
+
+def test_a_description_under_way_is_seen_by_its_steward_alone(server, post, tmp_path):
+    source = str(write_people(tmp_path / "people.parquet", seed=43))
+    _, path = post("/steward/draft", name="mine", source=source)
+    for name, scope, status in (("ana", Scope.ANALYST, 403), ("other", Scope.STEWARD, 404)):
+        cookies = server.session(name, scope)
+        with httpx.Client(base_url=server.address, trust_env=False, cookies=cookies, timeout=60) as client:
+            for place in (path, f"{path}/budget", f"{path}/done", f"{path}/file"):
+                assert client.get(place).status_code == status
+            assert client.post(path, data={"do": "save"}).status_code == status
+            assert client.post(f"{path}/budget", data={"limit": "1"}).status_code == status
+            assert "mine" not in client.get(HERE).text
+            assert client.get(f"/releases/{path.rpartition('/')[2]}").status_code == 404
+    with httpx.Client(base_url=server.address, trust_env=False, cookies=server.session("stew", Scope.STEWARD)) as stew:
+        assert "mine" in stew.get(HERE).text
+        assert stew.get(f"{HERE}/nothing").status_code == 404
