@@ -6,7 +6,6 @@ Understood are a declared value or cell label, runs of them (``first..last``), a
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from bisect import bisect_left, bisect_right
@@ -398,10 +397,9 @@ def _read_text(given: str | Path) -> pa.Table:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A released file with its name, its SHA-256 and its guarantee."""
+    """A released file with its name and guarantee."""
 
     name: str
-    digest: str
     claim: Claim
     release: Released
     oddities: Oddities
@@ -439,8 +437,7 @@ def submissions(
     submitted = []
     for name, claim, path in zip(names, parsed, releases, strict=True):
         release = read_release(path, domain, hierarchies=labels)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        submitted.append(Submitted(name, digest, claim_of_file(path, claim), release, oddities(path, domain, release)))
+        submitted.append(Submitted(name, claim_of_file(path, claim), release, oddities(path, domain, release)))
     return tuple(submitted)
 
 

@@ -6,10 +6,9 @@ A verdict always stands beside its figure and its thresholds.  A figure that res
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import BASELINES, CEILING, FLOOR, RAW, baseline
@@ -76,27 +75,6 @@ class Judgement:
     figure: str
     compared_with: str
     verdict: Verdict
-    is_risk: bool = False
-
-    def to_json(self) -> dict[str, str | bool]:
-        """Return the judgment as JSON values; :meth:`from_json` reads them."""
-        return {
-            "question": self.question,
-            "this_release": self.figure,
-            "to_compare_with": self.compared_with,
-            "verdict": self.verdict.value,
-            "is_risk": self.is_risk,
-        }
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Judgement:
-        """Return the judgment that ``to_json`` wrote.
-
-        Raises:
-            KeyError, ValueError: a field is missing, or the verdict is none.
-        """
-        question, figure, compared = (str(value[name]) for name in ("question", "this_release", "to_compare_with"))
-        return Judgement(question, figure, compared, Verdict(value["verdict"]), is_risk=bool(value["is_risk"]))
 
 
 def accuracy_verdicts(result: EvaluationResult, results: Sequence[EvaluationResult]) -> tuple[Judgement, ...]:
@@ -166,7 +144,7 @@ def _association(result: EvaluationResult, results: Sequence[EvaluationResult]) 
     floor = baseline(results, FLOOR)
     unrelated = "" if floor is None else f"{floor.association_gap[0]:.2f} unrelated columns; "
     members = result.samples["members tested by attacks"][1]
-    figure = f"at most {change:.3f}: {first} \N{MULTIPLICATION SIGN} {second}"
+    figure = f"at most {change:.2f}: {first} \N{MULTIPLICATION SIGN} {second}"
     compared = f"{unrelated}good up to {ASSOCIATION.good}"
     if members < FEWEST_ROWS:
         return Judgement(ASSOCIATION.question, figure, f"needs {FEWEST_ROWS:,} rows", Verdict.UNKNOWN)
@@ -187,11 +165,11 @@ def _learner(result: EvaluationResult, raw: EvaluationResult) -> Judgement:
 def _attack(result: Advantage) -> Judgement:
     interval = result.interval
     figure = f"{interval.low:+.3f} to {interval.high:+.3f}"
-    compared = "no known limit" if result.bound is None else f"limit {result.bound:.2f}"
+    compared = "no limit is known" if result.bound is None else f"limit {result.bound:.2f}"
     if result.bound is not None and interval.low > result.bound:
         verdict = Verdict.BROKEN
     elif result.members.trials < FEWEST_ATTACKED:
         verdict, compared = Verdict.UNKNOWN, f"needs {FEWEST_ATTACKED} people of each kind"
     else:
         verdict = Verdict.LEAK if interval.low > 0 else Verdict.NO_LEAK
-    return Judgement(result.attack.capitalize(), figure, compared, verdict, is_risk=True)
+    return Judgement(result.attack.capitalize(), figure, compared, verdict)

@@ -173,7 +173,7 @@ class OrderingReader:
         numbers = partial(_codes, -1 - what) if isinstance(what, int) else self._numbers(what)
         return SortKey(numbers, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
 
-    def _truth(self, node: Any) -> Truth:  # noqa: ANN401
+    def _truth(self, node: Any) -> Truth:  # noqa: ANN401, C901 - one case a kind
         """Return where a condition of HAVING is true and where it is false."""
         from sqlglot import exp
 
@@ -194,6 +194,9 @@ class OrderingReader:
                 return _negated(partial(_every, unequal))
             case exp.Is(this=column, expression=exp.Null()):
                 return self._missing(node, column)
+            case exp.Is(this=inner, expression=exp.Boolean(this=value)):
+                met = self._truth(inner)
+                return partial(_known, met if value else _negated(met))
             case exp.Column():
                 return self._comparison(node, node, Comparison.EQUAL, exp.true())
         sign = _SIGNS.get(node.key)
@@ -349,6 +352,11 @@ def _negated(part: Truth) -> Truth:
 def _swapped(part: Truth, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     true, false = part(answer)
     return false, true
+
+
+def _known(part: Truth, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
+    true, _ = part(answer)
+    return true, ~true
 
 
 def _every(parts: Sequence[Truth], answer: AnsweredGroups) -> tuple[_Mask, _Mask]:

@@ -198,13 +198,13 @@ def _anonymized_bars(release: Anonymized) -> dict[str, tuple[Bar, ...]]:
 
 def _counted_bars(values: pa.ChunkedArray) -> tuple[Bar, ...]:
     """Return the number of rows by value: by their numbers if all begin with one, else largest first."""
-    groups = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
-    numbers = {label: _NUMBER.match(label) for label, _ in groups}
+    counted = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
+    numbers = {label: _NUMBER.match(label) for label, _ in counted}
     if all(numbers.values()):
-        groups.sort(key=lambda each: float((numbers[each[0]] or [0])[0]))
+        counted.sort(key=lambda each: float((numbers[each[0]] or [0])[0]))
     else:
-        groups.sort(key=lambda each: (-each[1], each[0]))
-    return tuple(Bar(label, rows) for label, rows in groups)
+        counted.sort(key=lambda each: (-each[1], each[0]))
+    return tuple(Bar(label, rows) for label, rows in counted)
 
 
 def _counts(values: pa.ChunkedArray) -> Iterator[tuple[object, int]]:

@@ -464,7 +464,12 @@ def stored_marginals(
         if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
             try:
                 marginals += _marginals(domain, answer)
-            except (SfumatoError, KeyError, TypeError, ValueError):  # another version wrote it
+            except (
+                SfumatoError,
+                KeyError,
+                TypeError,
+                ValueError,
+            ):  # another version wrote it: the marginal is not used
                 continue
     return tuple(marginals)
 

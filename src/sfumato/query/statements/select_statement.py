@@ -250,7 +250,9 @@ class _SelectReader:
                 raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
         if not selected.aggregates:
             raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
-        means = selected.use_means(self.domain, frozenset(self._needed(selected)))
+        more = self._add_ordering(selected)
+        needed = frozenset(selected.aggregates.index(each) for each in self._ordering_aggregates())
+        means = selected.use_means(self.domain, needed)
         for column, written, item in zip(columns, self.written.expressions, selected.items, strict=False):
             if not isinstance(item, int):
                 place = item.bare if isinstance(item, Linear) else None
@@ -258,7 +260,9 @@ class _SelectReader:
                 computes = place is None or notes
                 text = written.unalias().sql(dialect="duckdb") if computes else str(selected.aggregates[place or 0])
                 name = column.alias or text
-                selected.columns.append((name, item, f"{name}: {'; '.join(notes)}" if notes else ""))
+                note = f"{name}: {'; '.join(notes)}" if notes else ""
+                selected.columns.append((name, item, "; ".join(filter(None, (note, more)))))
+                more = ""
         named = [name for name, _, _ in selected.columns]
         named += [each.alias for each, item in zip(columns, selected.items, strict=False) if item in range(-len(by), 0)]
         named = [name for name in named if name]
@@ -266,8 +270,16 @@ class _SelectReader:
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return selected
 
-    def _needed(self, selected: SelectList) -> Iterator[int]:
-        """Yield places of aggregates that HAVING and ORDER BY name, other than in what is selected."""
+    def _add_ordering(self, selected: SelectList) -> str:
+        """Measure the aggregates of HAVING and ORDER BY that are not selected; return a note that names them."""
+        more = [each for each in dict.fromkeys(self._ordering_aggregates()) if each not in selected.aggregates]
+        for each in more:
+            selected.add(each, repeats=False)
+        names = ", ".join(map(str, more))
+        return f"for HAVING or ORDER BY {names} took a part of the loss, as if it were selected" if more else ""
+
+    def _ordering_aggregates(self) -> Iterator[Aggregate]:
+        """Yield the aggregates that HAVING and ORDER BY name, other than in what is selected."""
         items = [item.unalias() for item in self.written.expressions]
         waiting = [clause for name in ("having", "order") if (clause := self.written.args.get(name)) is not None]
         while waiting:
@@ -276,8 +288,7 @@ class _SelectReader:
                 waiting += [part for part in node.iter_expressions() if part not in items]
                 continue
             with suppress(QueryError):  # refused where the clause is read
-                aggregate = self._aggregate(self.lower(node))
-                yield from (place for place, each in enumerate(selected.aggregates) if each == aggregate)
+                yield self._aggregate(self.lower(node))
 
     def _leaf(self, selected: SelectList, node: Any) -> AnswerExpression | None:  # noqa: ANN401
         """Return the aggregate that a node is; None if it computes, or is a number."""

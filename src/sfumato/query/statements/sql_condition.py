@@ -262,7 +262,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
     return tree
 
 
-def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401  (sqlglot's own)
+def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401, C901 - one case a kind
     """Return where a parsed condition is true and where it is false.
 
     Raises:
@@ -288,6 +288,9 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
             return _among(text, column, listed, domain)
         case exp.Is(this=column, expression=exp.Null()):
             return _checked(text, column, lambda: missing(domain, _column(text, column, domain)))
+        case exp.Is(this=inner, expression=exp.Boolean(this=truth)):
+            met = condition(text, inner, domain)
+            return (met if truth else ~met).known
         case exp.Column():
             return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
         case exp.Like(this=column, expression=pattern) | exp.ILike(this=column, expression=pattern):

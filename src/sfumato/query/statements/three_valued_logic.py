@@ -39,6 +39,7 @@ from sfumato.domain.calendar import DAY, HOUR, CalendarMap
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
 from sfumato.errors import QueryError
 from sfumato.query.statements.cut_cells import CutCellError
+from sfumato.query.statements.declared_values import codes_meeting
 
 Literal = str | bool | Fraction
 
@@ -71,6 +72,11 @@ class Condition:
 
     def __invert__(self) -> Condition:
         return Condition(self.false, self.true)
+
+    @property
+    def known(self) -> Condition:
+        """``condition IS TRUE``: false where the condition is unknown."""
+        return Condition(self.true, Not(self.true))
 
 
 def every(conditions: Sequence[Condition]) -> Condition:
@@ -350,14 +356,23 @@ def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
 
 
 def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> CodeRanges:
-    """Return the cell of a declared value."""
+    """Return the cell of a declared value, or the cells of values that are comparable with a number or truth value.
+
+    Raises:
+        QueryError: the values have no order, or none of them equals the literal.
+    """
+    code = attribute.code_of(literal) if how is Comparison.EQUAL else None
+    if code is not None:
+        return CodeRanges.between(code, code)
+    codes = codes_meeting(attribute, literal, _COMPARISONS[how])
     if how is not Comparison.EQUAL:
+        if codes is not None and isinstance(literal, Fraction):
+            return codes
         raise QueryError(f"the values of {attribute.name!r} have no order; use =, <> or IN", culprit=attribute.name)
-    code = attribute.code_of(literal)
-    if code is None:
-        values = ", ".join(repr(value) for value in attribute.values[:20])
-        raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {values}", culprit=literal)
-    return CodeRanges.between(code, code)
+    if codes:
+        return codes
+    values = ", ".join(repr(value) for value in attribute.values[:20])
+    raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {values}", culprit=literal)
 
 
 _COMPARISONS: dict[Comparison, Callable[[Fraction, Fraction], bool]] = {

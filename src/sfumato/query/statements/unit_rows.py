@@ -411,12 +411,12 @@ class UnitRows:
     def _cases(self, node: Any) -> Expression:  # noqa: ANN401
         from sqlglot import exp
 
-        if node.this is not None:
-            raise refuse(self.text, node, "write CASE WHEN condition THEN value ... END")
         rest = node.args.get("default")
         rest = None if isinstance(rest, exp.Null) else rest
         values = [each.args["true"] for each in node.args["ifs"]]
-        where = [self.condition(each.this) for each in node.args["ifs"]]
+        of = node.this  # CASE x WHEN 1 is CASE WHEN x = 1
+        met = [each.this if of is None else exp.EQ(this=of.copy(), expression=each.this) for each in node.args["ifs"]]
+        where = [self.condition(each) for each in met]
         if all(isinstance(each, exp.Literal) and each.is_string for each in [*values, *([rest] if rest else [])]):
             labels = tuple((met, str(each.this)) for met, each in zip(where, values, strict=True))
             return Labels(labels, None if rest is None else str(rest.this))

@@ -1,1 +1,0 @@
-"""Commands that judge releases, and the sign-off page."""
