@@ -155,6 +155,10 @@ def test_a_noisy_value_is_a_number() -> None:
     assert np.add(value, 1) == 2.75
     assert np.mean([value, value]) == 1.75
     assert np.asarray([value], dtype=np.float32).dtype == np.float32
+    assert (int(value), value + 1, 2 * value, -value, abs(value)) == (1, 2.75, 3.5, -1.75, 1.75)
+    assert (value > 1, value < 1) == (True, False)
+    assert (f"{value:.1f}", f"{value}") == ("1.8", "1.75 (1 to 2.5)")
+    assert value == NoisyValue(1.75, 0.5, 1.0, 2.5) != NoisyValue(1.75, 0.5, 1.0, 2.6)
 
 
 def test_frames_of_any_library_are_tables() -> None:
@@ -177,7 +181,7 @@ def test_named_row_labels_of_pandas_are_columns_and_others_are_left_out() -> Non
 def test_what_a_notebook_shows_is_a_table_with_styles_of_its_own(vault: Vault) -> None:
     answer = sf.query.sql(vault, "SELECT age, COUNT(*) FROM t GROUP BY age", epsilon=1)
     synthetic = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
-    for shown in (answer, synthetic, synthetic.rows, vault):
+    for shown in (answer, synthetic, synthetic.rows, vault, vault.remaining):
         page = shown._repr_html_()
         assert "<dl" not in page
         assert page.count("<td ") + page.count("<th ") == page.count("<td") + page.count("<th") - page.count("<thead")
@@ -195,6 +199,11 @@ vertical-align: middle; padding: .5em; line-height: normal; white-space: normal;
 CLASSIC = (
     ".out table {margin-left: auto; border: 1px solid black} .out td, .out th {display: table-cell; padding: .5em}"
 )
+VS_CODE_OUTPUTS = """
+body {color: #ccc; background: #1e1e1e} table, thead, tr, th, td, tbody {border: none !important} table {width: 100%}
+table, th, tr {text-align: left !important} thead {font-weight: bold; background-color: rgba(130, 130, 130, .16)}
+th, td {padding: 4px 8px} tr:nth-child(even) {background-color: rgba(130, 130, 130, .08)} tbody th {font-weight: normal}
+"""
 VS_CODE = """
 body {color: #ccc; background: #1e1e1e} table {border-collapse: collapse; border-spacing: 0} table th, table td {
 border: 1px solid transparent} table thead th {text-align: right; border-bottom: 1px solid rgba(255, 255, 255, .18)}
@@ -207,7 +216,7 @@ def test_labels_stand_beside_their_values_under_the_css_of_notebooks(vault: Vaul
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 900, "height": 900})
-        for css in (JUPYTER, CLASSIC, VS_CODE):
+        for css in (JUPYTER, CLASSIC, VS_CODE, VS_CODE_OUTPUTS):
             page.set_content(f"<style>{css}</style><div class='out'>{shown}</div>")
             for row in page.locator("tbody tr").all():
                 boxes = [cell.bounding_box() for cell in row.locator("th, td").all()]

@@ -15,7 +15,8 @@ _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = f"{_LINE};padding:3px 12px 3px 0;text-align:left;vertical-align:top;color:inherit;background:transparent;"
 _HEAD = f"{_CELL}font-weight:600;white-space:normal;overflow-wrap:normal;word-break:normal;max-width:24em"
 _TEXT = f"{_CELL}font-weight:400;white-space:normal;overflow-wrap:break-word;word-break:normal;max-width:44em"
-_TABLE = "border-collapse:collapse;border:0;margin:4px 0 8px 0;table-layout:auto;color:inherit;background:transparent"
+_PLAIN = "color:inherit;background:transparent"
+_TABLE = f"border-collapse:collapse;border:0;margin:4px 0 8px 0;table-layout:auto;width:auto;{_PLAIN}"
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, labels: int = 0, caption: str = "") -> str:

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.domain import Integer, Real, Unknown
-from sfumato.model.factor import project_to_total
+from sfumato.model.factor import project_to_total, to_counts
 from sfumato.query.aggregates import bins as tree
 from sfumato.query.aggregates.bins import consistent, increasing, ladder, rank_variance
-from sfumato.query.answer import to_counts
 
 
 @pytest.mark.parametrize(("branches", "heights", "top"), [(2, 3, 3), (3, 2, 2), (4, 1, 5)])

@@ -17,6 +17,7 @@ from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
 from sfumato.domain.document import parse_unit
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError, UnitError
+from sfumato.notebook_html import html_table
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
 from sfumato.strict_documents import canonical
 
@@ -100,6 +101,9 @@ class Account:
         entries = f"entry {listed}" if number == 1 else f"entries {listed}"
         more = f" and {number - _LISTED:,} more" if number > _LISTED else ""
         return f"{number:,} release{' has' if number == 1 else 's have'} no differential privacy ({entries}{more})"
+
+    def _repr_html_(self) -> str:
+        return html_table((), [("Guarantee", self.guarantee), ("Left", str(self))], labels=1)
 
     def __str__(self) -> str:
         left = self._left_in_words

@@ -134,7 +134,9 @@ def refuse_other_terms(
     """
     if limit is not None and limit != recorded_limit:
         raise LimitError(
-            f"the ledger of {name!r} has the limit {recorded_limit}, not {limit}; a limit never changes", culprit=limit
+            f"the ledger of {name!r} has the limit {recorded_limit}, not {limit}; a limit never changes: leave it out, "
+            f"or state {recorded_limit}",
+            culprit=limit,
         )
     refuse_unit(None if recorded_unit is None else unit_from(recorded_unit), unit)
 

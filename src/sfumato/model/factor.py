@@ -151,3 +151,18 @@ def project_to_total(values: NDArray[np.int64] | FloatArray, total: float) -> Fl
     shifts = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
     last = int(np.flatnonzero(descending > shifts)[-1]) if total > 0 else 0
     return np.maximum(values - shifts[last], 0.0) if total > 0 else np.zeros(descending.size)
+
+
+def to_counts(noisy: FloatArray) -> NDArray[np.int64]:
+    """Return non-negative integers near ``noisy`` that sum to its rounded sum, or to zero if that is negative.
+
+    >>> to_counts(np.array([3.2, -1.0, 2.1])).tolist()
+    [3, 0, 1]
+    """
+    total = max(0, round(float(noisy.sum())))
+    projected = project_to_total(noisy, float(total))
+    floors = np.floor(projected).astype(np.int64)
+    missing = total - int(floors.sum())
+    largest = np.argsort(-(projected - floors), kind="stable")[:missing]
+    floors[largest] += 1
+    return floors

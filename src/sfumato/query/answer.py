@@ -17,12 +17,13 @@ from textwrap import indent as indented
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.domain.attribute import EXTRA
 from sfumato.errors import QueryError
-from sfumato.model.factor import FloatArray, project_to_total
+from sfumato.model.factor import FloatArray, to_counts
 from sfumato.notebook_html import html_note, html_table
 from sfumato.query.aggregates import Estimates
 from sfumato.query.question import BOUNDED, Query
@@ -50,8 +51,10 @@ POSTPROCESSED = (
 
 
 @dataclass(frozen=True)
-class NoisyValue:
+class NoisyValue(NDArrayOperatorsMixin):
     """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence.
+
+    It is a number: arithmetic and comparisons with numbers take the estimate, and lose the interval.
 
     The exact answer is that of the table as the domain has it read: bounded, clamped, without rows that it drops; see
     the notes of the :class:`Answer`.
@@ -70,13 +73,25 @@ class NoisyValue:
     def __float__(self) -> float:
         return self.estimate
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __int__(self) -> int:
+        return int(self.estimate)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.estimate, spec) if spec else str(self)
+
     def __round__(self, digits: int | None = None) -> float:
         return round(self.estimate, digits)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001
         """Return the estimate as an array without dimensions, by which NumPy computes with it."""
-        del copy  # a number is always copied
         return np.asarray(self.estimate, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401
+        numbers = (each.estimate if isinstance(each, NoisyValue) else each for each in inputs)
+        return getattr(ufunc, method)(*numbers, **more)
 
     def __str__(self) -> str:
         return f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g})"
@@ -342,21 +357,6 @@ def non_negative_integers(answer: Answer) -> Answer:
         raise QueryError("numbers that are computed from counts cannot be made whole; ask for the counts themselves")
     estimates = tuple(replace(each, value=to_counts(each.value).astype(np.float64)) for each in answer.estimates)
     return replace(answer, estimates=estimates, notes=(*answer.notes, POSTPROCESSED))
-
-
-def to_counts(noisy: FloatArray) -> NDArray[np.int64]:
-    """Return non-negative integers near ``noisy`` that sum to its rounded sum, or to zero if that is negative.
-
-    >>> to_counts(np.array([3.2, -1.0, 2.1])).tolist()
-    [3, 0, 1]
-    """
-    total = max(0, round(float(noisy.sum())))
-    projected = project_to_total(noisy, float(total))
-    floors = np.floor(projected).astype(np.int64)
-    missing = total - int(floors.sum())
-    largest = np.argsort(-(projected - floors), kind="stable")[:missing]
-    floors[largest] += 1
-    return floors
 
 
 def json_pieces(answer: Answer, *, indent: int | None = None) -> Iterator[bytes]:

@@ -231,8 +231,8 @@ def stated_loss(stated: StatedLoss) -> Loss:
         return loss
     if loss is not None or epsilon is None:
         raise LossError(
-            "a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...); state a loss once: as loss=, or as epsilon= "
-            "with or without delta=",
+            "state a loss once: as loss=, or as epsilon= with or without delta=, such as epsilon=0.5, delta=1e-9; "
+            "a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...)",
             culprit=loss,
         )
     return Epsilon(epsilon) if delta is None else EpsilonDelta(epsilon, delta)
