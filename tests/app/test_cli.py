@@ -468,6 +468,9 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     assert who == [None, f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
     confirmed = f"confirmed {', '.join(told['confirmed'])}; the draft was not edited"
     assert [entry["confirmed"] for entry in journal["entries"]] == [None, confirmed, confirmed, None]
+    shown = sfumato("ledger", "show", "asked.ledger", cwd=workspace).stdout
+    assert f"Entries 2 to 3: the description was accepted by Ann, {told['at']}; {confirmed}." in shown
+    assert "Entry 4: the description was accepted by nobody." in shown
     sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=workspace, code=2)
     assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=workspace).stdout)["accepted"] is None
 

@@ -209,8 +209,8 @@ class Store:
 
     def _missing(self) -> MissingLedgerError:
         return MissingLedgerError(
-            f"there is no ledger at {self.place}; name the one that there is, or begin one, with a budget of its own, "
-            "by 'sfumato ledger create' or with --create where something is released or served (create=True in Python)",
+            f"there is no ledger at {self.place}; name the one that there is, or begin one with a budget of its own: "
+            "--create --limit 2,1e-9, or 'sfumato ledger create' (create=True, limit=EpsilonDelta(2, 1e-9) in Python)",
             culprit=self.place,
         )
 

@@ -120,7 +120,9 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
         case None, str(), _:
             raise LossError("a delta alone does not say what the release may cost; give epsilon with it")
         case _:
-            raise LossError("say what the release may cost: epsilon, epsilon with delta, or rho")
+            raise LossError(
+                "say what the release may cost: epsilon, epsilon with delta, or rho; such as epsilon 1 with delta 1e-9"
+            )
     if not _LEAST <= next(iter(loss.amounts.values())) <= _MOST:
         raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
     return loss

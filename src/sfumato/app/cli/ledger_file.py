@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +87,7 @@ def show(
     if versions:
         newest = versions[-1]
         text += f"\nThe data are version {newest.number}, declared {newest.time[:_SECONDS]} by {newest.declared_by}."
+    text += "".join(_acceptances(entries))
     value: dict[str, Any] = {"dataset": dataset, "guarantee": account.guarantee, "account": str(account)}
     value |= {"without_privacy": list(account.exact), "analysts": analysts}
     value["versions"] = [{"number": v.number, "time": v.time, "declared_by": v.declared_by} for v in versions]
@@ -266,6 +269,15 @@ def _broken(ledger: Ledger) -> LedgerError | None:
     except LedgerError as error:
         return error
     return None
+
+
+def _acceptances(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each run of releases under one acceptance of the description."""
+    described = [each for each in entries if each["accepted"] is not None]
+    for (accepted, confirmed), run in groupby(described, key=lambda each: (each["accepted"], each["confirmed"])):
+        first, *others = [each["number"] for each in run]
+        which = f"Entries {first} to {others[-1]}" if others else f"Entry {first}"
+        yield f"\n{which}: the description was accepted by {accepted}{f'; {confirmed}' if confirmed else ''}."
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

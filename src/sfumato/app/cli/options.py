@@ -258,7 +258,10 @@ def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
     if domain is not None and schema is not None:
         raise InputError("name the domain of one table by --domain, or the schema of several by --schema, not both")
     if domain is None and schema is None:
-        raise InputError("name the accepted domain of the table by --domain, or the schema of several by --schema")
+        raise InputError(
+            "name the accepted domain of the table by --domain, or the schema of several by --schema; 'sfumato domain "
+            "draft' and 'sfumato schema draft' begin one"
+        )
     path = schema or domain
     assert path is not None
     return path
