@@ -409,6 +409,13 @@ def test_days_between_two_dates() -> None:
     assert int(reveal(encoded.sums("since", (), Fraction(1)))[0]) == expected
 
 
+QUARTERS = "(cost / 4 - 30)"
+ROW_NUMBERS = [f"{function}({QUARTERS})" for function in ("ABS", "CEIL", "FLOOR", "ROUND", "SIGN", "TRUNC")]
+ROW_NUMBERS += [f"ROUND({QUARTERS}, -1)", f"ROUND({QUARTERS}, 1)", f"CAST({QUARTERS} AS BIGINT)", f"{QUARTERS} % 7"]
+ROW_NUMBERS += ["(cost - 500) % 7", "(cost - 500) // 7", f"POWER({QUARTERS}, 2)", "COALESCE(cost, kind)"]
+ROW_NUMBERS += ["NULLIF(cost - 500, kind)", f"LEAST(cost - 500, {QUARTERS})", f"GREATEST(kind * 500, {QUARTERS})"]
+
+
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,7 @@
 """Views of tables of PostgreSQL and MariaDB keep the rows that views of files keep, and hold what these hold."""
 
+# ruff: noqa: S608 - statements are put together here
+
 from __future__ import annotations
 
 import secrets
@@ -12,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
+from tests.engine.test_views import HOSPITAL, LOOSE, ROW_NUMBERS, VIEWS, bounds, by_unit
 from tests.hospital import TYPES, Rows, database, derived_schema, frames
 from tests.query.test_drawn_statements import answers, drawn
 from tests.query.test_table_statements import STATEMENTS, exact, read
@@ -99,6 +101,16 @@ def test_the_statements_of_the_design_are_counted_as_of_files(tables: JoinedTabl
         np.testing.assert_array_equal(found, expected, err_msg=f"{number}: {text}")
         told += bool(expected.any())
     assert told > 0.9 * len(STATEMENTS)  # nearly all are about rows that are there
+
+
+@pytest.mark.parametrize("value", ROW_NUMBERS)
+def test_functions_of_a_row_have_the_same_values_as_of_files(
+    value: str, tables: JoinedTables, files: JoinedTables
+) -> None:
+    text = f"SELECT SUM({value}) FROM visits"
+    ours, expected = (exact(each, read(text, None)) for each in (tables, files))
+    assert expected.any()
+    np.testing.assert_array_equal(ours, expected)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Views of tables on Spark keep the rows that views of files keep, and a statement over them is answered."""
 
+# ruff: noqa: S608 - statements are put together here
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
-from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
+from tests.engine.test_views import HOSPITAL, LOOSE, ROW_NUMBERS, VIEWS, bounds, by_unit
 from tests.hospital import database, frames
 from tests.query.test_table_statements import STATEMENTS, exact, read
 
@@ -47,6 +49,11 @@ def files(folder: Path) -> JoinedTables:
 def test_the_same_rows_are_kept_as_of_files(name: str, tables: JoinedTables, files: JoinedTables) -> None:
     for unit in [bounds(name)] if name in ALWAYS else [LOOSE, bounds(name)]:
         assert by_unit(tables, VIEWS[name], unit) == by_unit(files, VIEWS[name], unit)
+
+
+def test_functions_of_a_row_have_the_same_values_as_of_files(tables: JoinedTables, files: JoinedTables) -> None:
+    asked = read(f"SELECT SUM({' + '.join(f'COALESCE({value}, 0)' for value in ROW_NUMBERS)}) FROM visits", None)
+    np.testing.assert_array_equal(*(exact(each, asked) for each in (tables, files)))
 
 
 @pytest.mark.slow

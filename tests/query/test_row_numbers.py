@@ -63,6 +63,29 @@ def test_functions_work_in_each_clause(shop, plain, text):  # noqa: F811
     agree(shop, plain, text, text)
 
 
+ANSWERS = [
+    "SELECT POWER(COUNT(*) - 500, 2), SIGN(COUNT(*) - 9000), COUNT(*) // 7, TRUNC(AVG(paid) - 100, 1) FROM buys",
+    "SELECT POWER(AVG(weight), 3), COUNT(paid) // (-7), ABS(AVG(paid) - 100) FROM buys",
+    "SELECT paid, COUNT(*) AS n FROM buys GROUP BY paid HAVING paid * 1000 < 30000 OR paid * 2 > 120",
+    "SELECT paid AS p, COUNT(*) AS n FROM buys GROUP BY paid HAVING ABS(p - 50) < 10 ORDER BY CAST(p AS INTEGER) + 5",
+]
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_functions_of_answers_and_groups(shop, plain, text):  # noqa: F811
+    agree(shop, plain, text, text)
+
+
+@pytest.mark.parametrize("order", ["CAST(paid AS VARCHAR) DESC", "(CAST(paid AS INTEGER) + 5) DESC", "ABS(50 - paid)"])
+def test_groups_are_ordered_by_their_numbers_or_texts(shop, plain, order):  # noqa: F811
+    text = f"SELECT paid, COUNT(*) AS n FROM buys WHERE paid IS NOT NULL GROUP BY paid ORDER BY {order}"
+    expected = [str(paid) for paid, _ in plain.sql(text).fetchall()]
+    ours = [paid for (paid,) in answers(shop, text) if paid in expected]
+    if order.startswith("ABS"):  # of two groups at one distance either may come first
+        expected, ours = ([abs(50 - int(paid)) for paid in each] for each in (expected, ours))
+    assert ours == expected
+
+
 def test_groups_that_no_row_can_have_are_left_out(shop):  # noqa: F811
     keys = answers(shop, "SELECT FLOOR(paid / 10) * 10 AS band, COUNT(*) FROM buys GROUP BY band")
     assert list(keys) == [*((str(10 * each),) for each in range(10)), ("(missing)",)]

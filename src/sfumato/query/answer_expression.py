@@ -55,15 +55,21 @@ class NoisyNumbers:
 
 
 def evaluate(
-    expression: AnswerExpression, aggregates: Sequence[Aggregate], estimates: Sequence[Estimates], domain: Domain
+    expression: AnswerExpression,
+    aggregates: Sequence[Aggregate],
+    estimates: Sequence[Estimates],
+    domain: Domain,
+    exact: Mapping[int, NoisyNumbers] | None = None,
 ) -> NoisyNumbers:
     """Return the numbers of an expression from the estimates of all aggregates.
+
+    ``exact`` has the numbers of groups, by places below zero.
 
     A group has no mean, variance or quantile if the interval excludes no value that the domain allows.  A function of
     counts supposes none below zero; a sum of them keeps their noise, so that it is right on average.
     """
-    measured = {}
-    for place in expression.places:
+    measured = dict(exact or {})
+    for place in expression.places - measured.keys():
         aggregate, each = aggregates[place], estimates[place]
         widest = aggregate.largest_interval(domain)
         value, low, high = each.value, each.low, each.high
@@ -365,6 +371,19 @@ def rounded(how: Callable[[FloatArray], FloatArray], digits: int, numbers: Noisy
     value, low, high = (how(each * scale) / scale for each in (numbers.value, numbers.low, numbers.high))
     errors = _added(numbers.errors, {_ROUNDED: np.asarray(1 / scale / math.sqrt(6))})  # both numbers are rounded
     return NoisyNumbers(value, low, high, numbers.missing, errors, Fraction(10) ** -digits)
+
+
+def raised(exponent: int, numbers: NoisyNumbers) -> NoisyNumbers:
+    """Return numbers to the power of a positive whole exponent."""
+    ends = numbers if exponent % 2 else absolute(numbers)
+    errors = {place: exponent * numbers.value ** (exponent - 1) * error for place, error in numbers.errors.items()}
+    step = numbers.step**exponent
+    return NoisyNumbers(numbers.value**exponent, ends.low**exponent, ends.high**exponent, numbers.missing, errors, step)
+
+
+def exact_numbers(values: FloatArray) -> NoisyNumbers:
+    """Return numbers without an error; NaN stands for NULL."""
+    return NoisyNumbers(values, values, values, np.isnan(values))
 
 
 def half_away(numbers: FloatArray) -> FloatArray:

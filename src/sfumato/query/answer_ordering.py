@@ -6,6 +6,7 @@ group meets no comparison of HAVING, and it comes last in the order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,13 +16,13 @@ from typing import Any, Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.domain import Categorical, Domain, Integer
 from sfumato.domain.attribute import EXTRA
 from sfumato.domain.predicate import Among
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.model.factor import FloatArray
 from sfumato.query.aggregates import Aggregate, Estimates
-from sfumato.query.answer_expression import AnswerExpression, aggregate_at, evaluate, unit_of
+from sfumato.query.answer_expression import AnswerExpression, aggregate_at, evaluate, exact_numbers, unit_of
 from sfumato.query.statements.select_list import COMPUTED, ExpressionReader
 from sfumato.query.statements.sql_condition import MIRRORED, chain, literal, number, refuse, selected_at
 from sfumato.query.statements.three_valued_logic import Comparison, Literal, compare, missing
@@ -168,9 +169,15 @@ class OrderingReader:
             item = selected_at(self.text, self.select, node)
             place = next(n for n, each in enumerate(self.select.expressions) if each is item)
             what = self.items[place]
+        elif isinstance(node, exp.Cast) and node.is_type(*exp.DataType.TEXT_TYPES) and self._group(node.this):
+            group = self._item(node.this, "order")
+            assert isinstance(group, int)
+            what = group
         else:
             what = self._operand(key, node, "order")
-        numbers = partial(_codes, -1 - what) if isinstance(what, int) else self._numbers(what)
+        as_text = isinstance(node, exp.Cast) and isinstance(what, int)
+        codes = _in_text_order if as_text else _codes
+        numbers = partial(codes, -1 - what) if isinstance(what, int) else self._numbers(what)
         return SortKey(numbers, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
 
     def _truth(self, node: Any) -> Truth:  # noqa: ANN401, C901 - one case a kind
@@ -269,13 +276,23 @@ class OrderingReader:
 
         what = self._item(operand, clause)
         if isinstance(what, int):
-            raise refuse(self.text, operand, COMPUTED)
+            if not self._has_numbers(self.by[-1 - what]):
+                raise refuse(self.text, operand, COMPUTED)
+            return aggregate_at(what)  # a place below zero: the number of the group
         if what is None and isinstance(operand, exp.Column | exp.AggFunc | exp.WithinGroup | exp.Anonymous):
             raise self._not_selected(node, operand, _SUBJECTS[clause], **{clause: None})
         return what
 
+    def _has_numbers(self, name: str) -> bool:
+        """Return whether each group is one number."""
+        attribute = next((each for each in self.domain if each.name == name), None)
+        if isinstance(attribute, Integer):
+            return attribute.edges is None
+        texts = attribute.values if isinstance(attribute, Categorical) else [""]
+        return all(isinstance(each, str) and _as_number(each) is not None for each in texts)
+
     def _unit(self, place: int) -> Fraction:
-        return unit_of(self.aggregates[place], self.domain)
+        return Fraction(0) if place < 0 else unit_of(self.aggregates[place], self.domain)
 
     def _group(self, node: Any) -> bool:  # noqa: ANN401
         return isinstance(self._item(node, "having"), int)
@@ -405,8 +422,25 @@ def _values(
     expression: AnswerExpression, aggregates: Sequence[Aggregate], domain: Domain, answer: AnsweredGroups
 ) -> FloatArray:
     """Return noisy answers; NaN where SQL may have NULL, as for an empty group's mean."""
-    numbers = evaluate(expression, aggregates, answer.measured, domain)
+    exact = {
+        place: exact_numbers(np.array([_label_number(label) for label in answer.labels[-1 - place].to_pylist()]))
+        for place in expression.places
+        if place < 0
+    }
+    numbers = evaluate(expression, aggregates, answer.measured, domain, exact)
     return np.broadcast_to(np.where(numbers.missing, np.nan, numbers.value), len(answer))
+
+
+def _label_number(label: str | None) -> float:
+    number_ = None if label is None else _as_number(label)
+    return math.nan if number_ is None else float(number_)
+
+
+def _in_text_order(group: int, answer: AnsweredGroups) -> FloatArray:
+    """Return the places of labels in the order of their texts; NaN for missing values."""
+    labels = [None if label == EXTRA[0] else label for label in answer.labels[group].to_pylist()]
+    places = {label: place for place, label in enumerate(sorted({each for each in labels if each is not None}))}
+    return np.array([np.nan if each is None else places[each] for each in labels], dtype=np.float64)
 
 
 def _codes(group: int, answer: AnsweredGroups) -> FloatArray:

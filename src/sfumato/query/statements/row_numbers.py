@@ -32,12 +32,12 @@ from sfumato.domain.expression import (
 )
 from sfumato.domain.predicate import Among
 from sfumato.query.statements.derived_columns import constant, is_number
+from sfumato.query.statements.select_list import LARGEST_POWER
 from sfumato.query.statements.sql_condition import number, refuse
 
 _DECIMAL: Final = (18, 3)  # digits of a DECIMAL that states none, as in DuckDB
 _LABELS: Final = 1000  # numbers of which each becomes a text
 _MOST_DIGITS: Final = 18
-_LARGEST_POWER: Final = 8
 _NUMERAL: Final = re.compile(r"[+-]?[0-9]{1,15}([.][0-9]{1,15})?")
 COMPUTED_OF_ROW: Final = (
     "of a row compute with attributes, numbers, + - *, / // % by a number, CASE, IF, COALESCE, NULLIF, LEAST, "
@@ -141,10 +141,10 @@ class RowNumbers:
         exponent = node.expression.unnest()
         if is_number(exponent):
             raised = number(self.text, exponent)
-            if raised.denominator == 1 and 1 <= raised <= _LARGEST_POWER:
+            if raised.denominator == 1 and 1 <= raised <= LARGEST_POWER:
                 return self._to_power(self.operand(node.this), int(raised))
         raise refuse(
-            self.text, node.expression, f"POWER of a row takes a whole exponent from 1 to {_LARGEST_POWER}: POWER(x, 2)"
+            self.text, node.expression, f"POWER of a row takes a whole exponent from 1 to {LARGEST_POWER}: POWER(x, 2)"
         )
 
     def _to_power(self, value: Expression, exponent: int) -> Expression:

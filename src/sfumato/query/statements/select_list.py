@@ -30,6 +30,7 @@ from sfumato.query.answer_expression import (
     parts_of,
     product,
     quotient,
+    raised,
     rounded,
     scaled,
 )
@@ -37,10 +38,11 @@ from sfumato.query.statements.aggregate_calls import SPELLINGS
 from sfumato.query.statements.sql_condition import number, refuse
 
 NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
+LARGEST_POWER: Final = 8
 _DECIMAL: Final = (18, 3)  # digits of a DECIMAL that states none, as in DuckDB
 COMPUTED: Final = (
-    "compute with aggregates, numbers, + - * /, ROUND, FLOOR, CEIL, ABS, COALESCE, NULLIF, LEAST, GREATEST and CAST to "
-    "a number"
+    "compute with aggregates, numbers, + - * /, // by a number, ROUND, FLOOR, CEIL, TRUNC, ABS, SIGN, POWER to a whole "
+    "exponent, COALESCE, NULLIF, LEAST, GREATEST and CAST to a number"
 )
 
 
@@ -58,7 +60,7 @@ class ExpressionReader:
     leaf: Callable[[Any], AnswerExpression | None]
     units: Callable[[int], Fraction]
 
-    def read(self, node: Any) -> AnswerExpression:  # noqa: ANN401, C901 - one case a form
+    def read(self, node: Any) -> AnswerExpression:  # noqa: ANN401, C901, PLR0912 - one case a form
         """Return the expression that a node is.
 
         Raises:
@@ -85,11 +87,20 @@ class ExpressionReader:
                 return self._divided(node)
             case exp.Abs(this=inner):
                 return AnswerFunction(absolute, (self.read(inner),))
+            case exp.Sign(this=inner):
+                return AnswerFunction(partial(rounded, np.sign, 0), (self.read(inner),))
+            case exp.Pow():
+                return self._power(node)
+            case exp.IntDiv():
+                whole = self.read(node.this)
+                cut = isinstance(whole, Linear) and self._is_rounded(whole, Fraction(1))
+                ratio = self._divided(node)
+                return AnswerFunction(partial(rounded, np.trunc, 0), (ratio,)) if cut else ratio
             case exp.Coalesce() | exp.Least() | exp.Greatest():
                 return self._of_several(node)
             case exp.Nullif():
                 return AnswerFunction(null_if, (self.read(node.this), self.read(node.expression)))
-            case exp.Round() | exp.Floor() | exp.Ceil() | exp.Cast():
+            case exp.Round() | exp.Floor() | exp.Ceil() | exp.Trunc() | exp.Cast():
                 return self._rounded(node)
         raise refuse(self.text, node, COMPUTED)
 
@@ -112,6 +123,15 @@ class ExpressionReader:
             return scaled(above, 1 / below.constant)
         return AnswerFunction(quotient, (above, below))
 
+    def _power(self, node: Any) -> AnswerExpression:  # noqa: ANN401
+        from sqlglot import exp
+
+        exponent = node.expression.unnest()
+        power = number(self.text, exponent) if isinstance(exponent, exp.Literal) else Fraction(0)
+        if power.denominator != 1 or not 1 <= power <= LARGEST_POWER:
+            raise refuse(self.text, exponent, f"POWER takes a whole exponent from 1 to {LARGEST_POWER}: POWER(x, 2)")
+        return AnswerFunction(partial(raised, int(power)), (self.read(node.this),))
+
     def _of_several(self, node: Any) -> AnswerExpression:  # noqa: ANN401
         from sqlglot import exp
 
@@ -124,7 +144,8 @@ class ExpressionReader:
         from sqlglot import exp
 
         inner = self.read(node.this)
-        how: Callable[[FloatArray], FloatArray] = {exp.Floor: np.floor, exp.Ceil: np.ceil}.get(type(node), half_away)
+        kinds = {exp.Floor: np.floor, exp.Ceil: np.ceil, exp.Trunc: np.trunc}
+        how: Callable[[FloatArray], FloatArray] = kinds.get(type(node), half_away)
         digits = 0
         if isinstance(node, exp.Cast):
             kind = node.to
