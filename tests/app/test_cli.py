@@ -174,7 +174,7 @@ def test_wrong_tables_are_refused_and_leave_nothing_behind(workspace: Path) -> N
     (workspace / "other.csv").write_text("age,score\n1,2\n")
     (workspace / "folder.csv").mkdir()
     before = files(workspace)
-    for name in ("absent.csv", "empty.csv", "binary.csv", "other.csv", "folder.csv", "people.txt", "gopher://x"):
+    for name in ("absent.csv", "empty.csv", "binary.csv", "other.csv", "folder.csv", "people.text", "gopher://x"):
         done = sfumato(
             "synthesize",
             name,

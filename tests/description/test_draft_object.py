@@ -197,3 +197,23 @@ def test_labels_of_other_cells_are_no_drafted_values() -> None:
     assert draft.document["attributes"]["city"]["values"] == ["Bern", "Ulm"]
     domain = draft.accept(by="Ann Lee", confirm=draft.risks)
     assert domain["city"].labels() == ("Bern", "Ulm", "(other)")
+
+
+def test_codes_for_missing_values_draft_a_column_anew() -> None:
+    codes = ["none", "refused", "asked twice"]
+    ages = [str(20 + place % 60) for place in range(300)] + codes * 5
+    draft = sf.describe(pa.table({"age": ages, "sex": ["f", "m", "x"] * 105}))
+    assert draft["age"].body["type"] == "categorical"
+    draft["age"].missing(*codes)
+    body = draft["age"].body
+    assert (body["type"], body["minimum"], body["maximum"], body["nullable"]) == ("integer", 20, 79, True)
+    assert body["missing"] == codes
+    draft["age"].bounds(0, 99).missing(77)
+    assert draft["age"].body["maximum"] == 99  # what the owner stated stays
+
+
+def test_a_number_for_missing_values_takes_part_in_no_bin() -> None:
+    draft = sf.describe(pa.table({"bmi": [20 + place / 10 for place in range(200)] + [500.5] * 5}))
+    assert draft["bmi"].body["edges"][-1] > 400
+    draft["bmi"].missing(500.5)
+    assert draft["bmi"].body["edges"][-1] < 60

@@ -1,6 +1,7 @@
-"""Forty messy tables and codebooks, each with the right description written by hand beside it.
+"""Fifty-six messy tables and codebooks, each with the right description written by hand beside it.
 
-A column is ``id``, ``name``, ``text``, ``person`` (the unit), ``cat``, ``int``, ``real`` or ``date``.
+A column is ``id``, ``name``, ``text``, ``person`` (the unit), ``cat``, ``int``, ``real``, ``date`` or ``none``,
+which is left out without a finding.
 """
 
 from __future__ import annotations
@@ -104,6 +105,30 @@ def holes(column: Column, mark: str = "NA", share: float = 0.1) -> Column:
     return holed
 
 
+def account(random: np.random.Generator, rows: int) -> list[str]:
+    return ["DE{:02d} {:04d} {:04d} {:04d} {:04d} 00".format(*random.integers(0, 99, 5)) for _ in range(rows)]
+
+
+def clock(random: np.random.Generator, rows: int) -> list[str]:
+    return [f"{each // 60:02d}:{each % 60:02d}" for each in random.choice(1440, rows, replace=False)]
+
+
+def compact_day(random: np.random.Generator, rows: int) -> list[str]:
+    return [text.replace("-", "") for text in day(random, rows)]
+
+
+def pressure(random: np.random.Generator, rows: int) -> list[str]:
+    return [
+        f"{high}/{low}"
+        for high, low in zip(random.integers(90, 190, rows), random.integers(50, 110, rows), strict=True)
+    ]
+
+
+HASHES = [f"{place:032x}".replace("0", "d") for place in range(40, 60)]
+UMLAUTS = (
+    "Jörg Müller", "Zoë Åkesson", "Günther Weiß", "Łukasz Nowak", "José Ñíguez", "Søren Kjær", "Çağla Öztürk",
+    "Anaïs Lefèvre", "Jürgen Groß", "Renée Dvořák", "Björn Köhler",
+)  # fmt: skip
 SEX, YES = one_of("F", "M"), one_of("yes", "no")
 SCALE, AGE, CODE = numbers(1, 5), numbers(18, 90), one_of("I10", "J45", "E11", "C18", "N39", "K35")
 ICD = one_of(*(f"{letter}{number:02d}" for letter in "ABCDEFGHIJ" for number in range(6)))
@@ -159,6 +184,32 @@ TABLES: dict[str, tuple[int, dict[str, tuple[Column, str]]]] = {
     "cities": (700, {"city": (one_of("Charlotte", "Austin", "Berlin", "Rome", "Oslo"), "cat"), "age": (AGE, "int")}),
     "months": (240, {"month": (numbers(1, 12), "int"), "rain": (normal(60, 20), "real")}),
     "schools": (500, {"school_id": (numbers(1, 12), "int"), "score": (normal(50, 9), "real")}),
+    "accounts": (300, {"konto": (account, "id"), "kind": (one_of("giro", "spar"), "cat")}),
+    "hashes": (400, {"who": (one_of(*HASHES), "id"), "clicks": (numbers(0, 40), "int")}),
+    "names with umlauts": (
+        300,
+        {"Ansprechpartner": (one_of(*UMLAUTS), "name"), "Ort": (one_of("Köln", "Halle"), "cat")},
+    ),
+    "countries": (400, {"country": (one_of("DE", "FR", "NA", "US"), "cat"), "iso3": (one_of("DEU", "NAM"), "cat")}),
+    "postal codes": (400, {"plz": (one_of("01067", "04109", "10115"), "cat"), "ward": (numbers(1, 4), "int")}),
+    "percent": (
+        400,
+        {"sex": (SEX, "cat"), "share": (unique(1, 900, "{}%"), "none"), "cost": (unique(100, 9000, "{} €"), "none")},
+    ),
+    "dollars": (400, {"price": (unique(1000, 9000, "${:,}"), "none"), "flag": (one_of("0", "1"), "int")}),
+    "times of the day": (400, {"arrival": (clock, "none"), "shift": (one_of("early", "late"), "cat")}),
+    "coordinates": (400, {"lat": (normal(50, 2, 6), "real"), "lon": (normal(10, 3, 6), "real")}),
+    "days of eight digits": (400, {"visit": (compact_day, "date"), "answer": (one_of("Yes", "yes", "NO"), "cat")}),
+    "weights": (400, {"w": (normal(1, 0.1, 6), "real"), "born": (numbers(1930, 2005), "int")}),
+    "blood pressure": (400, {"rr": (pressure, "none"), "pulse": (numbers(45, 140), "int")}),
+    "composite ids": (
+        400,
+        {"akte": (counted(1, "BE-2023-{:04d}"), "id"), "band": (one_of("0-17", "18-64", "65+"), "cat")},
+    ),
+    "detection limits": (
+        400,
+        {"lead": (holes(numbers(5, 400), "<5"), "int"), "grade": (one_of("A+", "A", "B-"), "cat")},
+    ),
     "everything": (
         400,
         {
@@ -221,7 +272,7 @@ def test_columns_get_their_types(described: dict[str, tuple[dict[str, str], dict
         if found.get(column) != expected
     ]
     columns = sum(len(right) for _, right in described.values())
-    assert len(TABLES) >= 40
+    assert len(TABLES) >= 55
     assert len(wrong) <= 0.05 * columns, wrong
     assert not [each for each in wrong if each[3] in ("id", "name", "text")], wrong  # none of them is missed
     assert not [each for each in wrong if each[2] in ("id", "name", "text")], wrong  # and no code book is one

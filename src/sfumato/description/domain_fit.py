@@ -19,8 +19,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NoReturn
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from sfumato.description.findings import RARE, DescriptionFinding, drafted_facts, drafted_record, grouped
-from sfumato.description.sensitive_columns import FindingKind, crowded, detail_of, people_of, sensitive_kind
+from sfumato.description.sensitive_columns import (
+    FindingKind,
+    crowded,
+    detail_of,
+    measured_text,
+    people_of,
+    sensitive_kind,
+)
 from sfumato.description.written_values import (
     codes_hint,
     codes_note,
@@ -34,6 +44,7 @@ from sfumato.description.written_values import (
 from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.attribute import EXTRA
 from sfumato.engine.exact import Exact, reveal
+from sfumato.engine.open import open_table
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
 from sfumato.errors import TableError
 
@@ -129,8 +140,7 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
         else:
             order.append(profile.column.name)
             attributes.append(with_codes(drafted, profile, texts))
-            in_order = (spellings_hint(attributes[-1]), codes_hint(profile), _crowd_hint(profile))
-            if hint := next(filter(None, in_order), None):
+            if hint := _hint(attributes[-1], profile):
                 hints[profile.column.name] = hint
     hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
     if not attributes:
@@ -143,6 +153,29 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
     return Draft(domain, left_out, hints, dates, tuple(order), texts, findings)
 
 
+def draft_without(
+    table: ProtectedTable, name: str, codes: Sequence[str | float], csv: CsvFormat | None = None
+) -> dict[str, Any] | None:
+    """Draft a column without values that stand for a missing one, as a domain document describes it.
+
+    Returns:
+        None if the column cannot be described, or is left out.
+    """
+    column = table.values(name)
+    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    if csv is not None and csv.decimal == ",":
+        texts = pc.replace_substring(texts, ",", ".")
+    missing = pc.is_in(texts, pa.array(list(map(str, codes)), pa.string()))
+    cleaned = pc.if_else(missing, None, texts if pa.types.is_string(column.type) else column)
+    (profile,) = open_table(pa.table({name: cleaned})).profile(MOST_VALUES)
+    try:
+        drafted = draft_profiles((replace(profile, repeats=()),))
+    except TableError:
+        return None
+    body: dict[str, Any] | None = drafted.document()["attributes"].get(name)
+    return body
+
+
 def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
     if dates:
         raise TableError(
@@ -150,6 +183,12 @@ def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
             "off the table: write the domain by hand"
         )
     raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
+
+
+def _hint(attribute: Attribute, profile: Profile) -> str | None:
+    """Return the most important hint about a drafted column."""
+    hints = (spellings_hint(attribute), codes_hint(profile), _crowd_hint(profile), measured_text(profile))
+    return next(filter(None, hints), None)
 
 
 def _crowd_hint(profile: Profile) -> str | None:
@@ -200,7 +239,10 @@ def _attribute(profile: Profile) -> Attribute | str:
             drafted = _attribute(profile.numbers)
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
         case ColumnKind.TEXT, _, _:
-            return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
+            return (
+                measured_text(profile)
+                or f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
+            )
         case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):
             return f"{column.type.lower()} is neither a list nor a number: draft from a column of years, days or hours"
         case _:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from sfumato.arguments import expect
-from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, rounded_up
+from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, draft_without, rounded_up
 from sfumato.description.findings import (
     DescriptionFinding,
     confirmed_kinds,
@@ -52,6 +52,10 @@ class DraftOfColumns(Protocol):
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document."""
+        ...
+
+    def redrafted(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Draft a column anew without values that stand for a missing one; None if its owner changed it."""
         ...
 
     def rows(self) -> list[Line]:
@@ -114,6 +118,8 @@ class TableDraft:
         self._drafted = drafted
         self._drafted_text = self.text()
         self._looked_at: tuple[str, Findings] | None = None
+        self._drafted_bodies = dict(self.document["attributes"])
+        self._csv = drafted.domain.csv
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -234,6 +240,16 @@ class TableDraft:
         findings = (f"{each}." for each in self.findings)
         return [*notes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
+    def redrafted(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Draft a column anew without values that stand for a missing one; None if its owner changed it."""
+        body = self.document["attributes"].get(name)
+        if body != self._drafted_bodies.get(name):
+            return None
+        drafted = draft_without(self.table, name, codes, self._csv)
+        if drafted is not None:
+            self._drafted_bodies[name] = {**drafted, "missing": list(codes), "nullable": True}
+        return drafted
+
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document, unless they make no sense."""
         before, self.document = self.document, {**self.document, **parts}
@@ -273,10 +289,18 @@ class ColumnDraft:
         return bodies[self.name]
 
     def missing(self, *codes: str | float) -> ColumnDraft:
-        """Declare values that stand for a missing one."""
+        """Declare values that stand for a missing one.
+
+        Type and bins are drafted anew without them, unless the column was changed by hand.  So text may become numbers.
+        """
         shared = self.draft.document.get("missing", [])
-        listed = [*self.body.get("missing", shared)]
+        drafted = self.draft.document["attributes"].get(self.name, {})
+        listed = [*drafted.get("missing", shared)]
         listed += [code for code in codes if code not in listed]
+        anew = self.draft.redrafted(self.name, listed)
+        if anew is not None:
+            listed += [code for code in anew.get("missing", ()) if code not in listed]
+            return self._with({**anew, "missing": listed, "nullable": True}, anew=True)
         values = [value for value in self.body.get("values", ()) if value not in codes]
         return self._with({"missing": listed, "nullable": True, **({"values": values} if values else {})})
 

@@ -6,6 +6,7 @@ A draft leaves such columns out.  The decision rests on the values of a column f
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -51,9 +52,21 @@ _CONTENT = (
     ("e-mail addresses", re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")),
     ("addresses of web pages", re.compile(r"(https?://|www\.)\S+")),
     ("universally unique ids", re.compile(r"\{?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}?")),
+    ("hashes", re.compile(r"([0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})")),
+    ("numbers of bank accounts", re.compile(r"[A-Z]{2}[0-9]{2}( ?[0-9A-Z]{4}){3,7}( ?[0-9A-Z]{1,3})?")),
     ("addresses of computers", re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")),
     ("telephone numbers", re.compile(r"(?=(.*[0-9]){7})(\+|\(|[0-9]{3}[-/ .])[-0-9 ()/.x]{6,20}")),
 )
+_SIGN = r"(%|€|\$|£|¥|EUR|USD|GBP|CHF|kr|k)"
+_MEASURES = (
+    ("numbers with a sign or in brackets: write plain numbers into the table", re.compile(
+        rf"(-?{_SIGN} ?-?[0-9][0-9.,' ]*|-?[0-9][0-9.,' ]*? ?{_SIGN}|\([0-9][0-9.,' ]*\)|-?[0-9][0-9.,']*)"
+    )),
+    ("times of the day: write the hour as a number", re.compile(
+        "[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?( ?[AaPp][Mm])?"
+    )),
+    ("two numbers in one: write each into a column of its own", re.compile(r"[0-9]{1,4} ?/ ?[0-9]{1,4}")),
+)  # fmt: skip
 _NAME_WORDS = frozenset(
     ("firstname", "lastname", "surname", "forename", "givenname", "familyname", "middlename", "fullname", "maidenname",
      "nickname", "vorname", "nachname", "familienname", "prenom", "apellido", "apellidos", "cognome", "achternaam",
@@ -80,6 +93,9 @@ pedro peter petra philip pierre rachel ralph raymond rebecca richard robert roge
 sabine sam samantha samuel sandra sara sarah scott sean sebastian sharon simon sofia sophia sophie stefan stephanie
 stephen steven susan susanne teresa theresa thomas tim timothy tom tony ursula uwe victor victoria vincent virginia
 walter werner wilhelm william wolfgang yusuf zoe ahmed ali amir fatima mohamed mohammed omar wei li ming yuki hiroshi
+jurgen gunther gunter jorg bjorn soren uwe heike ulrike renate birgit anja katja silke dirk holger rainer frauke
+lukasz agnieszka katarzyna piotr pawel jose rene renee francois anais elodie celine aurelie jerome cagla mehmet mustafa
+ayse emre fatma lars sven kjell astrid ingrid goran zoran dragan milan jiri tomas pavel
 raj priya ivan olga natalia dmitri anton
 """
 _FIRST_NAMES = frozenset(_COMMON_NAMES.split())
@@ -149,6 +165,16 @@ def sensitive_kind(profile: Profile) -> tuple[FindingKind, str] | None:
         reason = _integer_identifier(numbers)
         return None if reason is None else (FindingKind.IDENTIFIERS, reason)
     return _text(profile) if numbers.column.kind is ColumnKind.TEXT else None
+
+
+def measured_text(profile: Profile) -> str | None:
+    """Return what the texts of a column measure, and how to write it instead; None for other texts."""
+    texts = [str(value) for value in (profile.sample if profile.values is None else profile.values)]
+    if profile.column.kind is not ColumnKind.TEXT or not texts:
+        return None
+    if _share(texts, re.compile("0[0-9]+|[0-9]+")) >= _MOSTLY:  # codes with zeros in front
+        return None
+    return next((words for words, pattern in _MEASURES if _share(texts, pattern) >= _MOSTLY), None)
 
 
 def detail_of(kind: FindingKind, reason: str) -> str:
@@ -224,7 +250,7 @@ def _text(profile: Profile) -> tuple[FindingKind, str] | None:
     words = sum(len(text.split()) for text in texts) / len(texts)
     if words >= _WORDS_OF_TEXT and profile.distinct > _LEAST_ROWS and (unique > 1 / 2 or profile.values is None):
         return FindingKind.FREE_TEXT, "it seems to have free text"
-    if unique >= _LABELS and profile.distinct > _LEAST_ROWS:
+    if unique >= _LABELS and profile.distinct > _LEAST_ROWS and measured_text(profile) is None:
         return FindingKind.IDENTIFIERS, "nearly every row has a text of its own"
     return None
 
@@ -233,11 +259,16 @@ def _share(texts: Sequence[str], pattern: re.Pattern[str]) -> float:
     return sum(pattern.fullmatch(text.strip()) is not None for text in texts) / len(texts)
 
 
+def _without_accents(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text.casefold().replace("ł", "l").replace("ø", "o"))
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))
+
+
 def _names_people(profile: Profile, texts: Sequence[str], unique: float) -> bool:
     """Return whether texts are names of people, by common first names among them or by the name of the column."""
     if profile.distinct <= 2 or _share(texts, _NAME) < _MOSTLY:  # noqa: PLR2004 - as yes and no are
         return False
-    tokens = [re.split(r"[\W_]+", text.casefold()) for text in texts]
+    tokens = [re.split(r"[\W_]+", _without_accents(text)) for text in texts]
     if sum(len(words) for words in tokens) / len(texts) > 2 * _WORDS_OF_TEXT:
         return False
     named = sum(not _FIRST_NAMES.isdisjoint(words) for words in tokens) / len(texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,6 +186,9 @@ class OneOfTables:
             if table == self.name:
                 noticed[name] = words
         return draft_lines(self, noticed)
+
+    def redrafted(self, name: str, codes: Sequence[str | float]) -> None:
+        """Keep a column as it was drafted: the tables are no longer open."""
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document of the table."""

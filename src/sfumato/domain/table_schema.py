@@ -173,8 +173,7 @@ class Schema:
             listing = self[self.units]
             if listing.public or listing.key is None or listing.unit not in (None, listing.key) or listing.through:
                 raise DomainError(
-                    f"{self.units} lists the units, so it is private and its key is their id: write key: COLUMN under "
-                    f"tables.{self.units}, without unit, through and public"
+                    f"{self.units} lists the units: write key: COLUMN, and no unit, through or public there"
                 )
         for table in self.tables:
             self._check(table)
@@ -203,9 +202,8 @@ class Schema:
     def _check(self, table: SchemaTable) -> None:
         if not table.public and table.name != self.units and table.unit is None and table.through is None:
             raise DomainError(
-                f"whose the rows of {table.name} are is not said: name the column by unit, the table that they belong "
-                f"to by through, or declare it public: write unit: COLUMN, through: {{COLUMN: TABLE}} or public: true "
-                f"under tables.{table.name}",
+                f"whose the rows of {table.name} are is not said: write unit: COLUMN, through: {{COLUMN: TABLE}} or "
+                f"public: true under tables.{table.name}",
                 culprit=table,
             )
         if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
@@ -222,11 +220,8 @@ class Schema:
     def _check_links(self, table: SchemaTable) -> None:
         for link in table.links:
             if self[link.table].key is None:
-                raise DomainError(
-                    f"{table.name}.{link.column} holds keys of {link.table}, which declares no key: write key: COLUMN "
-                    f"under tables.{link.table}",
-                    culprit=table,
-                )
+                line = f"{link.table}, which declares no key: write key: COLUMN under tables.{link.table}"
+                raise DomainError(f"{table.name}.{link.column} holds keys of {line}", culprit=table)
         for link in table.references:
             if not self[link.table].public and table.public:
                 raise DomainError(

@@ -34,7 +34,7 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
     """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
 
     Args:
-        source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
+        source: the path of a CSV (.csv, .tsv, .txt, also .gz) or Parquet file, a directory of Parquet files, a
             pattern of them; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which is
             never changed, and whose named row labels (pandas) are columns; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of

@@ -32,7 +32,9 @@ _DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write da
 _MOSTLY = 0.9  # of a column of dates are dates
 _SAMPLE = 1000  # distinct texts that show formats of dates and what a column holds
 _SERIALS = (10_000, 73_109)  # days of spreadsheets from 1927 to 2100
+_LEAST_DAYS = 10  # that show without a name that a column has days
 _COMPACT = (19_000_101, 21_001_231)  # days as numbers of eight digits
+_COUNTRIES = frozenset(("country", "countries", "iso", "iso2", "nation", "nationality", "land", "pais", "pays"))
 _FIRST_ROWS = 200  # that rule out most ways to read a column
 _REPEATED = 4  # rows of a number on average, from which on numbers are counted before they are sorted
 _FEW_CODES = 10  # distinct texts in a column of numbers
@@ -91,7 +93,21 @@ class Profiler:
         ((held, positive),) = self.query(f"SELECT COUNT({text}), {signs} FROM {self.relation}")
         if counts.total() >= held:
             return ()
-        return tuple(code for code in TEXT_CODES if counts[code] and not (code == "-" and positive))
+        namibia = counts["NA"] and self._has_countries(column)
+        values = {"-"} if positive else set()
+        values |= {"NA"} if namibia else set()
+        return tuple(code for code in TEXT_CODES if counts[code] and code not in values)
+
+    def _has_countries(self, column: Column) -> bool:
+        """Return whether a column has the codes of countries, among which NA is Namibia."""
+        if _COUNTRIES.isdisjoint(re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column.name.lower())):
+            return False
+        text = self.dialect.text(self.dialect.name(column.name))
+        two = self.dialect.matches(text, "[A-Z]{2}")
+        ((held, countries),) = self.query(
+            f"SELECT COUNT({text}), COUNT(CASE WHEN {two} THEN 1 END) FROM {self.relation}"
+        )
+        return bool(held == countries)
 
     def _number_codes(self, column: Column, profile: Profile) -> tuple[int | float, ...]:
         """Return the numbers of a column that stand for missing values."""
@@ -139,11 +155,17 @@ class Profiler:
         return profile
 
     def _dates_in_numbers(self, column: Column, profile: Profile) -> DateProfile | None:
-        """Return the dates of a column of numbers whose name says so: serials of a spreadsheet, or eight digits."""
+        """Return the dates of a column of numbers: serials of a spreadsheet, if its name says so, or eight digits.
+
+        Many different numbers of eight digits are dates under any name, because few such numbers are days.
+        """
         low, high = profile.minimum, profile.maximum
-        if not (isinstance(low, int | float) and isinstance(high, int | float) and named_like_dates(column.name)):
+        named = named_like_dates(column.name)
+        if not (isinstance(low, int | float) and isinstance(high, int | float)):
             return None
-        if _SERIALS[0] <= low and high <= _SERIALS[1]:
+        if not named and profile.distinct < _LEAST_DAYS:
+            return None
+        if named and _SERIALS[0] <= low and high <= _SERIALS[1]:
             kind = ColumnKind.DATE if profile.column.kind is ColumnKind.INTEGER else ColumnKind.TIMESTAMP
             return DateProfile(kind, 0, ("excel",))
         if _COMPACT[0] <= low and high <= _COMPACT[1] and profile.column.kind is ColumnKind.INTEGER:

@@ -43,7 +43,7 @@ def redacted_source(source: object) -> str:
     return f"{scheme}://{place}" + "".join(f"?table={table}" for table in tables[:1])
 
 
-CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 Stamps = tuple[tuple[str, int, int, int, int, int], ...]
 
