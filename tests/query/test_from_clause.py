@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -17,6 +18,7 @@ from tests.query.test_against_duckdb import agree
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
+from sfumato.query import sql
 from sfumato.query.statements.table_statement import parse_tables
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 
@@ -193,6 +195,10 @@ INSIDE = [
     "SELECT COUNT(*) FROM (SELECT buys.*, people.age FROM buys JOIN people USING (person) WHERE buys.paid > 3) AS t WHERE age > 40",
 ]
 JOINS = [
+    "SELECT COUNT(*) FROM buys b RIGHT JOIN people p ON p.person = b.person AND b.paid > 50",
+    "SELECT p.sex, COUNT(*), COUNT(b.buy) FROM buys b RIGHT OUTER JOIN people p USING (person) GROUP BY p.sex",
+    "SELECT p.sex, COUNT(*) FROM buys b RIGHT JOIN people p USING (person) JOIN lands l ON l.land = p.home GROUP BY p.sex",
+    "SELECT COUNT(*), SUM(price) FROM wares RIGHT JOIN items ON items.ware = wares.ware",
     "SELECT p.sex, COUNT(*) FROM people p, buys b WHERE p.person = b.person AND b.paid > 10 GROUP BY p.sex",
     "SELECT p.sex, COUNT(*) FROM people p CROSS JOIN buys b WHERE b.person = p.person GROUP BY p.sex",
     "SELECT name, SUM(pieces) FROM people, buys, items, wares, makers, lands WHERE people.person = buys.person AND buys.buy = items.buy "
@@ -320,3 +326,53 @@ def test_a_refusal_says_what_to_write(text: str, words: str) -> None:
 @pytest.mark.parametrize("text", [*INSIDE, *JOINS, *MATCHED, *COUNTED])
 def test_from_is_that_of_duckdb(shop: SchemaVault, plain: duckdb.DuckDBPyConnection, text: str) -> None:
     agree(shop, plain, text, text)
+
+
+def test_two_statements_for_an_or_add_up(shop: SchemaVault, plain: duckdb.DuckDBPyConnection) -> None:
+    """EXISTS inside OR is refused with two statements that have the same rows together, each once."""
+    exists = "EXISTS (SELECT * FROM buys b WHERE b.person = p.person AND b.paid > 50)"
+    text = f"SELECT COUNT(*) FROM people p WHERE (p.age > 70 OR {exists}) AND p.sex = 'F'"
+    with pytest.raises(QueryError, match="add their numbers of rows") as refused:
+        sql(shop, text, loss=Epsilon(10**6))
+    assert len(refused.value.statements) == 2
+    rows = [sql(shop, each, loss=Epsilon(10**6)).values[0][0].estimate for each in refused.value.statements]
+    assert round(sum(rows)) == plain.sql(text).fetchall()[0][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "works"),
+    [
+        (
+            "SELECT COUNT(*) FROM people p FULL JOIN buys b ON p.person = b.person WHERE age > 3",
+            "SELECT COUNT(*) FROM people AS p LEFT JOIN buys AS b ON p.person = b.person WHERE age > 3",
+        ),
+        (
+            "SELECT COUNT(*) FROM people p LEFT JOIN buys b ON p.person = b.person AND p.sex = 'F' AND b.paid > 2",
+            "SELECT COUNT(*) FROM people AS p LEFT JOIN buys AS b ON p.person = b.person AND b.paid > 2 WHERE p.sex = 'F'",
+        ),
+    ],
+)
+def test_an_outer_join_is_refused_with_a_left_join_that_works(shop: SchemaVault, text: str, works: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        sql(shop, text, loss=Epsilon(1))
+    assert refused.value.statements == (works,)
+    sql(shop, works, loss=Epsilon(1))
+
+
+def test_top_stands_after_with(shop: SchemaVault) -> None:
+    rest = "sex, COUNT(*) AS n FROM t WHERE sex = 'F' GROUP BY sex ORDER BY n DESC"
+    top = sql(shop, f"WITH t AS (SELECT sex FROM people) SELECT TOP 1 {rest}", loss=Epsilon(10**6))
+    limit = sql(shop, f"WITH t AS (SELECT sex FROM people) SELECT {rest} LIMIT 1", loss=Epsilon(10**6))
+    assert top.values == limit.values
+
+
+def test_a_left_join_keeps_the_levels_of_the_joined_table(tmp_path: Path, plain: duckdb.DuckDBPyConnection) -> None:
+    sort = DOCUMENT["tables"]["wares"] | {
+        "hierarchies": {"sort": {"levels": ["drink"], "rows": [["ale", "wet"], ["rye", "dry"], ["tea", "wet"]]}}
+    }
+    schema = parse_schema(DOCUMENT | {"tables": DOCUMENT["tables"] | {"wares": sort}})
+    ledger = f"sqlite:///{tmp_path}/shop.ledger"
+    shop = open_schema(tables(), schema=schema, ledger=ledger, limit=Epsilon(10**10), create=True)
+    case = "CASE WHEN sort IN ('ale', 'tea') THEN 'wet' WHEN sort = 'rye' THEN 'dry' END"
+    text = "SELECT {0}, COUNT(*) FROM items LEFT JOIN wares USING (ware) GROUP BY {0}"
+    agree(shop, plain, text.format("drink(sort)"), text.format(case))

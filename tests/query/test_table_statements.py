@@ -456,16 +456,10 @@ REFUSED: list[tuple[str, str, str]] = [
     ("SELECT COUNT(*) FROM diagnoses RIGHT JOIN icd USING (code)", "line 1, column 43", "RIGHT JOIN keeps every row of icd"),
     ("SELECT COUNT(*) FROM diagnoses FULL JOIN icd USING (code)", "line 1, column 42", "FULL JOIN keeps every row of icd"),
     (
-        "SELECT COUNT(*) FROM visits v RIGHT JOIN patients p USING (patient_id)",
-        "line 1, column 42",
-        "RIGHT JOIN is no part of the grammar; swap the tables: p LEFT JOIN v",
-    ),
-    (
         "SELECT COUNT(*) FROM visits FULL JOIN patients USING (patient_id)",
         "line 1, column 39",
-        "FULL JOIN is no part of the grammar; ask visits LEFT JOIN patients, and patients LEFT JOIN visits",
+        "FULL JOIN lists rows of two tables, and an answer counts the rows of one",
     ),
-    ("SELECT COUNT(*) FROM icd RIGHT JOIN diagnoses USING (code)", "line 1, column 22", "swap the tables: diagnoses LEFT JOIN icd"),
     ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "for one unit a row"),
     ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "whether a division fails would depend on the data"),
     ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "chance and the time"),

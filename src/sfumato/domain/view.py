@@ -168,8 +168,8 @@ class Join(View):
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """The hierarchies of both views; in an outer join those of the left, because the right lacks missing cells."""
-        return (*self.left.hierarchies, *(() if self.outer else self.right.hierarchies))
+        """The hierarchies of both views; in an outer join missing values of the right are cells of their own."""
+        return (*self.left.hierarchies, *self.right.hierarchies)
 
 
 @dataclass(frozen=True)

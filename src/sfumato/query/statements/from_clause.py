@@ -36,6 +36,7 @@ from sfumato.query.statements.table_joins import (
     is_never_missing,
     join_parts,
     keys_apart,
+    swap_right_join,
     untied,
 )
 from sfumato.query.statements.unit_aggregates import (
@@ -159,8 +160,8 @@ def _joined_rows(
     if source is None:
         raise refuse(text, select, "say FROM which table")
     joins = select.args.get("joins") or []
+    drafts = swap_right_join(source, joins, [_drafted(text, each.this, schema, known) for each in (source, *joins)])
     nodes = [source.this, *(join.this for join in joins)]
-    drafts = [_drafted(text, node, schema, known) for node in nodes]
     if len({part.alias.casefold() for part in drafts}) != len(drafts):
         raise refuse(text, source, "two tables have one name; give one of them another by AS")
     parts = _named_apart(text, select, schema, nodes, drafts)

@@ -13,6 +13,7 @@ from sfumato.errors import SfumatoError
 from sfumato.query.statements.aggregate_calls import mode_column
 from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.sql_condition import Place, parsed, place_of
+from sfumato.query.statements.table_joins import conjuncts
 
 _DATE = re.compile(r"CAST\(('[^']*') AS (DATE|TIMESTAMP)\)")
 Refusal: TypeAlias = Callable[[str], SfumatoError | None]
@@ -28,6 +29,7 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
     select = parsed(text)
     while isinstance(select, exp.SetOperation):
         select = select.this
+    yield _with_left_joins(select)
     select = select.copy()
     for clause in ("having", "order", "limit", "offset", "distinct", "qualify"):
         select.set(clause, None)
@@ -47,6 +49,70 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
         yield _asking(select, [exp.Count(this=exp.Star())], [])
     for table in select.find_all(exp.Table):
         yield exp.select("COUNT(*)").from_(table.copy()).sql(dialect="duckdb")
+
+
+def _with_left_joins(select: Any) -> str:  # noqa: ANN401
+    """Return a statement whose outer joins are LEFT JOIN, with the conditions on other tables of ON in WHERE."""
+    from sqlglot import exp
+
+    fresh = select.copy()
+    moved = []
+    for join in fresh.args.get("joins") or []:
+        if not join.args.get("side"):
+            continue
+        join.set("side", "LEFT")
+        parts = [] if join.args.get("on") is None else list(conjuncts(join.args["on"]))
+        own = [each for each in parts if each.find(exp.Column) and _is_of(each, join.alias_or_name)]
+        if own and len(own) < len(parts):
+            join.set("on", exp.and_(*own))
+            moved += [each for each in parts if each not in own]
+    return str((fresh.where(*moved, copy=False) if moved else fresh).sql(dialect="duckdb", normalize_functions=False))
+
+
+def _is_of(condition: Any, name: str) -> bool:  # noqa: ANN401
+    """Return whether a condition is an equality of columns, or names columns of one table alone."""
+    from sqlglot import exp
+
+    columns = list(condition.find_all(exp.Column))
+    if isinstance(condition, exp.EQ) and len(columns) == 2:  # noqa: PLR2004
+        return True
+    return all(column.table.casefold() in ("", name.casefold()) for column in columns)
+
+
+def disjoint_sides(text: str, refusal: Refusal) -> list[str]:
+    """Return two statements, of which the numbers of rows add up to that of a statement with OR, if they are read.
+
+    One keeps the rows that a SELECT after EXISTS or IN matches.  The other keeps those that it does not match and that
+    meet the other side of OR.
+    """
+    from sqlglot import exp
+
+    select = parsed(text)
+    where = select.args.get("where") if isinstance(select, exp.Select) else None
+    parts = [] if where is None else list(conjuncts(where.this))
+    for place, part in enumerate(parts):
+        sides = part.unnest().flatten() if isinstance(part.unnest(), exp.Or) else ()
+        for matched in (each for each in sides if _is_match(each)):
+            others = [each.copy() for each in part.unnest().flatten() if each is not matched]
+            rest = [each.copy() for at, each in enumerate(parts) if at != place]
+            apart = [exp.not_(matched.copy()), exp.or_(*others)]
+            both = [_with_conditions(select, [*rest, matched.copy()]), _with_conditions(select, [*rest, *apart])]
+            return [*both] if all(refusal(each) is None for each in both) else []
+    return []
+
+
+def _is_match(node: Any) -> bool:  # noqa: ANN401
+    from sqlglot import exp
+
+    return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
+
+
+def _with_conditions(select: Any, conditions: Sequence[Any]) -> str:  # noqa: ANN401
+    from sqlglot import exp
+
+    fresh = select.copy()
+    fresh.set("where", exp.Where(this=exp.and_(*conditions)))
+    return str(fresh.sql(dialect="duckdb", normalize_functions=False))
 
 
 def _with_groups(select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401

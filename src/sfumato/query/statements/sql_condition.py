@@ -31,7 +31,7 @@ _QUOTED = re.compile(
     r"""'(?:[^']|'')*+' | "(?:[^"]|"")*+" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (?P<open>['"]|/\*|\$\w*\$)""",
     re.DOTALL | re.VERBOSE,
 )
-_TOP = re.compile(r"(\s*SELECT\s+)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
+_TOP = re.compile(r"(\bSELECT\s+)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
 _DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
 MIRRORED = {
@@ -242,7 +242,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
 
     if len(text) > LONGEST:
         raise QueryError(f"a statement has at most {LONGEST:,} characters", culprit=Place(1, 1))
-    top = _TOP.match(text)
+    top = next((each for each in _TOP.finditer(text) if _is_outside(text[: each.start()])), None)
     read = text if top is None else text[: top.start(2)] + " " * len(top[2]) + text[top.end(2) :]
     try:
         trees = sqlglot.parse(read, read="duckdb")
@@ -260,6 +260,12 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
             raise refuse(text, tree.args["limit"], "write TOP or LIMIT, and not both")
         tree = tree.limit(int(top[3]), copy=False)
     return tree
+
+
+def _is_outside(before: str) -> bool:
+    """Return whether a place of a statement is in no parentheses and in no text, by what stands before it."""
+    rest = _QUOTED.sub(" ", before)
+    return rest.count("(") == rest.count(")") and not re.search(r"['\"]", rest)
 
 
 def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401, C901 - one case a kind

@@ -209,14 +209,25 @@ def join_parts(
     return [each.node for each in rest]
 
 
+def swap_right_join(source: Any, joins: Sequence[Any], drafts: list[Part]) -> list[Part]:  # noqa: ANN401
+    """Write ``a RIGHT JOIN b``, where FROM begins, as ``b LEFT JOIN a``, and return the parts in the new order."""
+    if not joins or (joins[0].args.get("side") or "").upper() != "RIGHT" or not drafts[1].view.private:
+        return drafts
+    first, second = source.this, joins[0].this
+    source.set("this", second)
+    joins[0].set("this", first)
+    joins[0].set("side", "LEFT")
+    return [drafts[1], drafts[0], *drafts[2:]]
+
+
 def _own_conditions(rows: UnitRows, join: Any, part: Part, before: Sequence[Part]) -> list[JoinCondition]:  # noqa: ANN401
     """Return what a join says in ON, by USING or as NATURAL JOIN; refuse joins of other kinds."""
     method, side = (join.args.get("method") or "").upper(), (join.args.get("side") or "").upper()
     kinds = ("INNER", "OUTER", "CROSS")
     if side:
-        _refuse_side(rows, join, part, side, before)
+        _refuse_side(rows, join, part, side)
     if method not in ("", "NATURAL") or (join.args.get("kind") or "INNER").upper() not in kinds:
-        raise refuse(rows.text, join.this, "join by JOIN or LEFT JOIN, with ON or USING")
+        raise refuse(rows.text, join.this, "join by JOIN, LEFT JOIN or RIGHT JOIN, with ON or USING")
     shared = _shared_names(rows, join, part, before) if method else join.args.get("using") or []
     rows.merged |= {name.name.casefold() for name in shared}
     named = [JoinCondition(name, part, named=True) for name in shared]
@@ -263,13 +274,9 @@ def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[From
     private = (link for link in remaining if link[1].view.private)
     first = next(private, links[0] if len(links) == 1 else None)
     if first is None:
-        node, part = links[0]
-        join, other = links[1]
-        if join.args.get("side") == "RIGHT":
-            advice = f"swap the tables: {other.alias} LEFT JOIN {part.alias}"
-        else:
-            names = listed(each.name for each in rows.schema if not each.public)
-            advice = f"rows of units are in {names}; what is public alone needs no noise"
+        node = links[0][0]
+        names = listed(each.name for each in rows.schema if not each.public)
+        advice = f"rows of units are in {names}; what is public alone needs no noise"
         raise refuse(rows.text, node, f"begin FROM a private table: a public row belongs to no unit; {advice}")
     remaining.remove(first)
     return first[1]
@@ -349,19 +356,17 @@ def _not_joined(rows: UnitRows, link: FromPart, conditions: Sequence[JoinConditi
     return refuse(rows.text, getattr(join, "this", join), reason)
 
 
-def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str, before: Sequence[Part]) -> None:  # noqa: ANN401
+def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # noqa: ANN401
     """Refuse joins that keep rows of the joined table: rows of a public table would have no owner."""
     if side == "LEFT":
         return
-    if not before[0].view.private and len(before) == 1 and side == "RIGHT":
-        return  # the swap is offered where FROM begins
     if not part.view.private:
         advice = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
         raise refuse(rows.text, join.this, f"{advice}; write JOIN or LEFT JOIN")
-    left = before[0].alias if len(before) == 1 else "..."
-    advice = f"{part.alias} LEFT JOIN {left}"
-    advice = f"swap the tables: {advice}" if side == "RIGHT" else f"ask {left} LEFT JOIN {part.alias}, and {advice}"
-    raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {advice}")
+    if side == "RIGHT":
+        raise refuse(rows.text, join.this, "RIGHT JOIN stands before all other joins of FROM")
+    reason = "FULL JOIN lists rows of two tables, and an answer counts the rows of one"
+    raise refuse(rows.text, join.this, f"{reason}; LEFT JOIN keeps all rows of the table before it")
 
 
 # --- rows inside EXISTS and IN, and those outside ---------------------------------------------------------------------

@@ -167,12 +167,12 @@ def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
 
 def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
     """Return a refusal with the nearest statements that are read, unless it names some already."""
-    from sfumato.query.statements.nearest_statement import at_edges, nearest  # most statements are read
+    from sfumato.query.statements.nearest_statement import at_edges, disjoint_sides, nearest  # most statements are read
 
     if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
     refusal = partial(_refusal, schema=schema)
-    remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else []
+    remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else disjoint_sides(text, refusal)
     remedies = remedies or list(islice((each for each in nearest(text, refusal) if refusal(each) is None), 1))
     return QueryError(f"{refused}{instead(remedies)}", culprit=refused.culprit, statements=remedies)
 

@@ -222,13 +222,9 @@ class UnitRows:
             case exp.Query() | exp.Subquery():
                 raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
             case exp.Exists() | exp.In() if isinstance(node, exp.Exists) or node.args.get("query") is not None:
-                where = "in WHERE, joined to other conditions by AND"
                 given = "EXISTS" if isinstance(node, exp.Exists) else "a SELECT after IN"
-                raise refuse(
-                    self.text,
-                    node,
-                    f"{given} stands by itself {where}: {self.schema.id} IN (SELECT {self.schema.id} ...)",
-                )
+                reason = f"{given} stands by itself in WHERE, joined to other conditions by AND"
+                raise refuse(self.text, node, f"{reason}; for OR ask two statements and add their numbers of rows")
             case exp.Rand() | exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime():
                 raise refuse(self.text, node, "chance and the time of day are no part of a row")
             case exp.Count(this=exp.Distinct(expressions=[column])) if self.is_unit(column):
