@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sfumato.arguments import listed
 from sfumato.errors import InputError
 from sfumato.extras import require
+from sfumato.notebook_html import HtmlPage
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _MOST_BARS = 60  # of a picture
 _MOST_ROWS = 2000  # of the numbers below
 _LABEL, _DRAWN, _TEXT, _STEP = 190, 320, 200, 24  # pixels: widths of labels, bars and numbers, height of a bar
 _MOST_LETTERS = 28
+_AROUND, _HIGHEST = 70, 640  # pixels: around the bars of a column, and of a frame in a notebook
 _BLUE, _INK, _LINE = "#7fb0da", "#1b2430", "#8894a2"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STYLE = "body{margin:8px;font:14px system-ui,sans-serif;color:#1b2430;background:#fff}figure{margin:0 0 16px}"
@@ -99,7 +101,7 @@ def bar_drawing(title: str, bars: Sequence[Bar]) -> str:
     )
 
 
-def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: str | None) -> str:
+def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: str | None) -> HtmlPage:
     """Return a page with the pictures of one column, or of all.
 
     Raises:
@@ -109,10 +111,12 @@ def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: s
         raise InputError(f"there is no column {column!r} to draw; there are {listed(figures)}", culprit=column)
     chosen = figures if column is None else {column: figures[column]}
     body = "".join(BarFigure(name, bars).html() for name, bars in chosen.items())
-    return (
+    page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(column or title)}</title>'
         f"<style>{_STYLE}</style></head><body>{body}</body></html>"
     )
+    height = sum(_AROUND + _STEP * min(len(bars), _MOST_BARS) for bars in chosen.values())
+    return HtmlPage(page, height=min(height, _HIGHEST))
 
 
 def bar_section(heading: str, figures: Mapping[str, tuple[Bar, ...]]) -> Section:
@@ -123,7 +127,7 @@ def bar_section(heading: str, figures: Mapping[str, tuple[Bar, ...]]) -> Section
     return Section(heading, Markup(drawn))  # noqa: S704  (all text in it is escaped)
 
 
-def rendered_answer(answer: Answer) -> str:
+def draw_answer(answer: Answer) -> HtmlPage:
     """Return the page of an answer.
 
     Raises:
@@ -138,10 +142,10 @@ def rendered_answer(answer: Answer) -> str:
         sections=(bar_section("Answers", _answer_bars(answer)),),
         details={"Numbers": numbers},
     )
-    return render(page)
+    return HtmlPage(render(page))
 
 
-def rendered_answer_columns(answer: Answer, column: str | None) -> str:
+def draw_answer_columns(answer: Answer, column: str | None) -> HtmlPage:
     """Return the pictures of one column of an answer, or of all.
 
     Raises:
@@ -159,7 +163,7 @@ def _answer_bars(answer: Answer) -> dict[str, tuple[Bar, ...]]:
     }
 
 
-def rendered_anonymized(release: Anonymized) -> str:
+def draw_anonymized(release: Anonymized) -> HtmlPage:
     """Return the page of an anonymized table.
 
     Raises:
@@ -179,10 +183,10 @@ def rendered_anonymized(release: Anonymized) -> str:
         overview={"Loss of each quasi-identifier: 0 if nothing is lost, 1 if everything is": losses},
         digits=3,
     )
-    return render(page)
+    return HtmlPage(render(page))
 
 
-def rendered_anonymized_columns(release: Anonymized, column: str | None) -> str:
+def draw_anonymized_columns(release: Anonymized, column: str | None) -> HtmlPage:
     """Return the pictures of one column of an anonymized table, or of all.
 
     Raises:

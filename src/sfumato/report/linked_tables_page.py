@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.extras import require
+from sfumato.notebook_html import HtmlPage
 from sfumato.report.bar_pages import Bar, bar_section, chosen_columns
 from sfumato.report.page import (
     PALETTE,
@@ -307,7 +308,7 @@ def linked_release_page(
     )
 
 
-def rendered_linked(release: LinkedRelease) -> str:
+def draw_linked(release: LinkedRelease) -> HtmlPage:
     """Return the page of linked synthetic tables.
 
     Raises:
@@ -316,10 +317,11 @@ def rendered_linked(release: LinkedRelease) -> str:
     require("plots", "a page with plots")
     book = release.codebook.to_json()
     drawn = bar_section("Columns", _bars(book))
-    return render(linked_release_page("Synthetic tables", book, sections=(drawn,), accepted=release.accepted))
+    page = linked_release_page("Synthetic tables", book, sections=(drawn,), accepted=release.accepted)
+    return HtmlPage(render(page))
 
 
-def rendered_linked_columns(release: LinkedRelease, column: str | None) -> str:
+def draw_linked_columns(release: LinkedRelease, column: str | None) -> HtmlPage:
     """Return the pictures of one column, such as ``visits.reason``, or of all.
 
     Raises:

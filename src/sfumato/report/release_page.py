@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sfumato.arguments import listed
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
+from sfumato.notebook_html import HtmlPage
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -80,17 +81,19 @@ def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = No
     )
 
 
-def rendered_synthetic(release: Synthetic) -> str:
+def draw_synthetic(release: Synthetic) -> HtmlPage:
     """Return the page of a release as HTML with its pictures.
 
     Raises:
         MissingExtraError: the extra ``plots`` is not installed.
     """
     book = release.codebook
-    return render(release_page(f"Release of {pluralize(book.rows, 'synthetic row')}", book, accepted=release.accepted))
+    return HtmlPage(
+        render(release_page(f"Release of {pluralize(book.rows, 'synthetic row')}", book, accepted=release.accepted))
+    )
 
 
-def rendered_synthetic_columns(release: Synthetic, name: str | None) -> str:
+def draw_synthetic_columns(release: Synthetic, name: str | None) -> HtmlPage:
     """Return a page with the picture of one column, or of all.
 
     Raises:
@@ -102,14 +105,14 @@ def rendered_synthetic_columns(release: Synthetic, name: str | None) -> str:
 
     book = release.codebook
     if name is None:
-        return render(Page(title="Columns", sections=(Section("Rows by value", _columns(book)),)))
+        return HtmlPage(render(Page(title="Columns", sections=(Section("Rows by value", _columns(book)),))))
     place = next((place for place, column in enumerate(book.columns) if column.name == name), None)
     if place is None:
         columns = listed(column.name for column in book.columns)
         raise InputError(f"the release has no column {name!r}; it has {columns}", culprit=name)
     scale = book.table_rows / book.rows if book.rows else 1.0
     figure = Markup('<div class="grid">{}</div>').format(_figure(place, book.columns[place], scale))
-    return render(Page(title=name, sections=(Section("Rows by value", figure),)))
+    return HtmlPage(render(Page(title=name, sections=(Section("Rows by value", figure),))), height=460)
 
 
 def _uses(book: Codebook) -> Markup:

@@ -205,7 +205,7 @@ class Reported:
             MissingExtraError: the extra ``plots`` is not installed.
             SizeError: there are more rows than are sampled at once.
         """
-        return HtmlPage(self._rendered("")(self)).opened()
+        return self._drawn_page("", self)
 
     def plot(self, column: str | None = None) -> HtmlPage:
         """Return the picture of one column with its errors; outside a notebook, also open it in a browser.
@@ -218,12 +218,12 @@ class Reported:
             MissingExtraError: the extra ``plots`` is not installed.
             SizeError: there are more rows than are sampled at once.
         """
-        return HtmlPage(self._rendered("_columns")(self, column), height=460).opened()
+        return self._drawn_page("_columns", self, column)
 
-    def _rendered(self, part: str) -> Callable[..., str]:
+    def _drawn_page(self, part: str, *content: object) -> HtmlPage:
         module, _, kind = self._report.partition(".")
-        function: Callable[..., str] = getattr(import_module(f"sfumato.report.{module}"), f"rendered_{kind}{part}")
-        return function
+        draw: Callable[..., HtmlPage] = getattr(import_module(f"sfumato.report.{module}"), f"draw_{kind}{part}")
+        return draw(*content).opened()
 
 
 class RowBlocks(Protocol):

@@ -175,7 +175,8 @@ def _texts(values: NDArray[Any]) -> NDArray[Any]:
 
 def _unknown(wrong: NDArray[np.bool_]) -> InputError:
     return InputError(
-        f"{int(wrong.sum())} values are not in the domain of the spec, the first in row {1 + int(np.argmax(wrong))}"
+        f"{int(wrong.sum())} values are not in the domain of the spec, the first in row {1 + int(np.argmax(wrong))}; "
+        "state all possible values in the spec, or replace the others before"
     )
 
 
