@@ -34,6 +34,7 @@ from sfumato.local.specs.multi_attribute import Several
 from sfumato.local.specs.spec import VERSION, Spec, WrongFormError, canonical, dumps, fingerprint, from_json
 from sfumato.strict_documents import read_json
 
+_LISTED = 20  # columns in a refusal
 _KINDS: dict[str, type[Spec]] = {
     each.kind: each
     for each in (
@@ -204,7 +205,8 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
     except (pa.ArrowException, OSError):
         raise InputError(f"cannot read {source}: missing, damaged, or not of the format of its ending") from None
     if column not in table.column_names:
-        raise InputError(f"{source} has no column {column!r}", culprit=column)
+        names = ", ".join(table.column_names[:_LISTED])
+        raise InputError(f"{source} has no column {column!r}; it has {names}", culprit=column)
     return complete_column(table.column(column), column)
 
 
