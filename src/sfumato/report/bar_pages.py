@@ -197,18 +197,18 @@ def draw_anonymized_columns(release: Anonymized, column: str | None) -> HtmlPage
 
 
 def _anonymized_bars(release: Anonymized) -> dict[str, tuple[Bar, ...]]:
-    return {name: _counted_bars(release.rows[name]) for name in release.rows.columns}
+    return {name: _value_bars(release.rows[name]) for name in release.rows.columns}
 
 
-def _counted_bars(values: pa.ChunkedArray) -> tuple[Bar, ...]:
+def _value_bars(values: pa.ChunkedArray) -> tuple[Bar, ...]:
     """Return the number of rows by value: by their numbers if all begin with one, else largest first."""
-    counted = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
-    numbers = {label: _NUMBER.match(label) for label, _ in counted}
+    totals = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
+    numbers = {label: _NUMBER.match(label) for label, _ in totals}
     if all(numbers.values()):
-        counted.sort(key=lambda each: float((numbers[each[0]] or [0])[0]))
+        totals.sort(key=lambda each: float((numbers[each[0]] or [0])[0]))
     else:
-        counted.sort(key=lambda each: (-each[1], each[0]))
-    return tuple(Bar(label, rows) for label, rows in counted)
+        totals.sort(key=lambda each: (-each[1], each[0]))
+    return tuple(Bar(label, rows) for label, rows in totals)
 
 
 def _counts(values: pa.ChunkedArray) -> Iterator[tuple[object, int]]:

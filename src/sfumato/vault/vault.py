@@ -464,12 +464,7 @@ def stored_marginals(
         if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
             try:
                 marginals += _marginals(domain, answer)
-            except (
-                SfumatoError,
-                KeyError,
-                TypeError,
-                ValueError,
-            ):  # another version wrote it: the marginal is not used
+            except (SfumatoError, KeyError, TypeError, ValueError):  # another version wrote it
                 continue
     return tuple(marginals)
 
