@@ -298,18 +298,13 @@ class Schema:
         Raises:
             DomainError: the schema is a draft.
         """
+        remedy = "sfumato schema accept FILE --by NAME"
         if self.draft:
-            raise DomainError(
-                "this schema is a draft made from the data; edit it, then accept it before releasing anything: sfumato "
-                "schema accept FILE --by NAME",
-                culprit=self,
-            )
+            words = "this schema is a draft made from the data; edit it, then accept it before releasing anything"
+            raise DomainError(f"{words}: {remedy}", culprit=self)
         if self.acceptance is not None and self.changed:
-            raise DomainError(
-                f"this schema was changed after {self.acceptance.by} accepted it; look at it and accept it again: "
-                "sfumato schema accept FILE --by NAME",
-                culprit=self,
-            )
+            words = f"this schema was changed after {self.acceptance.by} accepted it; look at it and accept it again"
+            raise DomainError(f"{words}: {remedy}", culprit=self)
 
     @property
     def accepted_by(self) -> Acceptance | None:
