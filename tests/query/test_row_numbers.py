@@ -108,7 +108,11 @@ def test_functions_that_change_nothing_ask_the_column(shop):  # noqa: F811
         ("ROUND(paid, weight)", "round to a whole number of digits|number stands here|literal"),
         ("CAST(kind AS INTEGER)", "the declared values of 'kind' are not all numbers; use CASE WHEN"),
         ("DATEDIFF('month', day, day)", "only days are counted between dates"),
-        ("SQRT(paid)", "of a row compute with|ask "),
+        ("SQRT(paid)", "of a row compute with attributes"),
+        ("paid + 'x'", "a number stands here; choose texts by CASE"),
+        ("DATE '2024-01-01' - day", "days are counted between two dates of a row"),
+        ("ROUND(" * 8 + "weight" + " * 1.5)" * 8, "nested too deeply; compute a part of it in a SELECT in FROM"),
+        ("POWER(" * 9 + "weight" + " / 99, 2)" * 9, "nested too deeply; compute a part of it in a SELECT in FROM"),
     ],
 )
 def test_a_function_that_is_not_computed_is_refused(shop, value, words):  # noqa: F811

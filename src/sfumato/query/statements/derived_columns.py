@@ -300,7 +300,7 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
 
     kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.IntDiv | exp.Mod | exp.Pow | exp.Case | exp.If
     kinds |= exp.Least | exp.Greatest | exp.Coalesce | exp.Nullif | exp.Abs | exp.Sign | exp.DateDiff
-    kinds |= exp.Round | exp.Floor | exp.Ceil | exp.Trunc
+    kinds |= exp.Round | exp.Floor | exp.Ceil | exp.Trunc | exp.Sqrt | exp.Exp | exp.Ln | exp.Log
     if isinstance(node, exp.Neg):
         return not isinstance(node.this, exp.Literal)
     if isinstance(node, exp.Cast):  # casts of texts to dates are literals

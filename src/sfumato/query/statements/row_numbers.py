@@ -37,6 +37,7 @@ from sfumato.query.statements.sql_condition import number, refuse
 
 _DECIMAL: Final = (18, 3)  # digits of a DECIMAL that states none, as in DuckDB
 _LABELS: Final = 1000  # numbers of which each becomes a text
+_MOST_COPIES: Final = 20_000  # parts of the SQL of an expression: about a megabyte
 _MOST_DIGITS: Final = 18
 _NUMERAL: Final = re.compile(r"[+-]?[0-9]{1,15}([.][0-9]{1,15})?")
 COMPUTED_OF_ROW: Final = (
@@ -69,6 +70,12 @@ class RowNumbers:
         from sqlglot import exp
 
         match node:
+            case exp.Literal() if node.is_string:
+                raise refuse(
+                    self.text, node, "a number stands here; choose texts by CASE WHEN a = 1 THEN 'x' ELSE 'y' END"
+                )
+            case exp.Cast(this=exp.Literal()) if node.is_type(*exp.DataType.TEMPORAL_TYPES):
+                raise refuse(self.text, node, "days are counted between two dates of a row: DATEDIFF('day', a, b)")
             case exp.Literal() | exp.Neg(this=exp.Literal()):
                 return Constant(number(self.text, node))
             case exp.Neg(this=inner):
@@ -253,6 +260,36 @@ class RowNumbers:
             if not isinstance(self.domain[name], Date):
                 raise refuse(self.text, node, f"{name!r} is no date whose cells are days")
         return DaysBetween(later, earlier)
+
+
+def check_size(text: str, node: Any, value: Expression) -> None:  # noqa: ANN401
+    """Refuse an expression whose SQL would repeat its parts too often.
+
+    Raises:
+        QueryError: it is nested too deeply.
+    """
+    if _copies(value) > _MOST_COPIES:
+        inside = "compute a part of it in a SELECT in FROM: SELECT ... FROM (SELECT ..., ... AS part FROM ...) AS t"
+        raise refuse(text, node, f"this is nested too deeply; {inside}")
+
+
+def _copies(value: Expression) -> int:
+    """Return how often columns and numbers stand in the SQL of an expression, at most."""
+    match value:
+        case Applied():
+            single = (NumberFunction.ABS, NumberFunction.CEIL, NumberFunction.FLOOR)
+            return (1 if value.function in single else 4) * _copies(value.value)
+        case Clamp():
+            return 3 * _copies(value.value)
+        case AppliedToPair():
+            twice = value.function in (PairFunction.LEAST, PairFunction.GREATEST)
+            return (2 if twice else 1) * (_copies(value.left) + _copies(value.right))
+        case Arithmetic():
+            return (2 if value.how is Operator.TIMES else 1) * (_copies(value.left) + _copies(value.right))
+        case Cases():
+            parts = [each for _, each in value.cases] + ([] if value.otherwise is None else [value.otherwise])
+            return sum(map(_copies, parts))
+    return 1
 
 
 def times(value: Expression, factor: Fraction) -> Expression:

@@ -39,7 +39,7 @@ from sfumato.query.statements.derived_columns import (
     mirrored,
     with_constants,
 )
-from sfumato.query.statements.row_numbers import RowNumbers
+from sfumato.query.statements.row_numbers import RowNumbers, check_size
 from sfumato.query.statements.select_list import is_computed
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
 from sfumato.query.statements.three_valued_logic import Condition, normal
@@ -262,6 +262,7 @@ class UnitRows:
         value = self.expression(node)
         if isinstance(value, Field):  # a function that changes nothing
             return _column(value.name, node)
+        check_size(self.text, node, value)
         return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
@@ -371,6 +372,7 @@ class UnitRows:
             name = value.name
             attribute = None if has_declared_cells(self.view, name) else self.view.domain[name]
         else:
+            check_size(self.text, node, value)
             name = node.sql(dialect="duckdb")
             attribute = built(self.text, node, lambda: computed(name, value, self.view.domain))
         if not isinstance(attribute, Integer | Real) or attribute.declared != 1:
