@@ -63,10 +63,19 @@ TABLES: dict[str, Any] = {
         "stops": {
             "key": "stop",
             "through": {"trip": "trips"},
+            "references": {"place": "places"},
             "rows": 16,
             "attributes": {
                 "wait": {"type": "integer", "minimum": 0, "maximum": 60, "nullable": True, "unknown": "clamp"},
                 "gate": {"type": "categorical", "values": ["A", "B"], "nullable": True, "unknown": "category"},
+            },
+        },
+        "places": {
+            "public": True,
+            "key": "place",
+            "attributes": {
+                "height": {"type": "integer", "minimum": 0, "maximum": 9, "nullable": True, "unknown": "clamp"},
+                "side": {"type": "categorical", "values": ["east", "west"], "unknown": "drop"},
             },
         },
     },
@@ -86,7 +95,8 @@ VIEWS = [
     """CREATE VIEW people AS SELECT person, sex,
        CASE WHEN town < 0 THEN 0 WHEN town > 3 THEN 3 ELSE town END AS town
        FROM raw_people WHERE sex IS NULL OR sex IN ('F', 'M')""",
-    """CREATE VIEW stops AS SELECT s.stop, s.trip, t.person,
+    """CREATE VIEW places AS SELECT place, height, side FROM raw_places""",
+    """CREATE VIEW stops AS SELECT s.stop, s.trip, s.place, t.person,
        CASE WHEN wait < 0 THEN 0 WHEN wait > 60 THEN 60 ELSE wait END AS wait,
        CASE WHEN gate NOT IN ('A', 'B') THEN '(other)' ELSE gate END AS gate
        FROM raw_stops s JOIN raw_trips t USING (trip)""",
@@ -95,7 +105,7 @@ VIEWS = [
 
 def data() -> dict[str, pa.Table]:
     """Rows with missing values, values beyond bounds, and people without trips or with trips without values."""
-    chance = random.Random(7)
+    chance, other = random.Random(7), random.Random(8)
 
     def maybe(value: Any, share: float = 0.15) -> Any:
         return None if chance.random() < share else value
@@ -128,6 +138,8 @@ def data() -> dict[str, pa.Table]:
     for trip in trips:
         for _ in range(chance.randrange(3)):
             stop = {"stop": len(stops), "trip": trip["trip"], "wait": maybe(chance.randrange(-5, 80))}
+            stop["place"] = other.choice([None, *range(7)])  # of which the public table has 0 to 5
             stops.append(stop | {"gate": maybe(chance.choice("ABC"))})
-    rows = {"people": people, "trips": trips, "stops": stops}
+    places = [{"place": n, "height": [3, 9, None, 0, 4, 4][n], "side": ["east", "west"][n % 2]} for n in range(6)]
+    rows = {"people": people, "trips": trips, "stops": stops, "places": places}
     return {name: pa.Table.from_pylist(each) for name, each in rows.items()}

@@ -8,11 +8,22 @@ Nothing here imports the product.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 TOP = 2  # a limit of so many groups is written as TOP
+OWNERS = {
+    name: table
+    for table, names in {
+        "trips": "age band fare kind flag day seen start",
+        "people": "sex town",
+        "stops": "wait gate",
+    }.items()
+    for name in names.split()
+}
+COLUMN = re.compile(rf"(?<![\w.'\"])(?:{'|'.join(OWNERS)})(?![\w('\"])")
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,16 @@ class Source:
     rich: bool = True
     joined: tuple[str, ...] = ()
     named: str = ""
+    plain: str = ""
+    items: tuple[Piece, ...] = ()
+
+    @property
+    def tables(self) -> bool:
+        """True if it has tables under their own names, each of whose columns has one name."""
+        return (self.trips or self.people or self.stops) and "LEFT JOIN" not in self.forms
+
+
+STYLES = {"table": "table.a", "quotes": '"a"'}
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,8 @@ class Statement:
         used |= {"GROUP BY a, b" if len(self.keys) > 1 else "GROUP BY a"} if self.keys else set()
         used |= {"GROUP BY 1"} if self.keys and self.style == "place" else set()
         used |= {"a AS name"} if self.keys and self.style == "alias" else set()
+        used |= {"SELECT DISTINCT a, ..."} if self.keys and self.style == "distinct" else set()
+        used |= {STYLES[self.style]} if self.named_columns else set()
         used |= {"HAVING"} if self.having else set()
         used |= {"ORDER BY"} if self.order else set()
         return used | ({"TOP n" if self.top else "LIMIT n"} if self.limit is not None else set())
@@ -90,20 +113,35 @@ class Statement:
         return self.limit == TOP and not self.source.named
 
     @property
+    def named_columns(self) -> bool:
+        """True if columns are written with their table, or in quotes."""
+        text = " ".join(part.text for part in (*self.items, *self.keys, *self.where))
+        return self.style in STYLES and self.source.tables and bool(COLUMN.search(text))
+
+    def styled(self, text: str) -> str:
+        """Write the columns of tables in a text as the style says."""
+        if not self.named_columns:
+            return text
+        how = {"table": lambda found: f"{OWNERS[found[0]]}.{found[0]}", "quotes": lambda found: f'"{found[0]}"'}
+        return COLUMN.sub(how[self.style], text)
+
+    @property
     def text(self) -> str:
         """The statement as it is asked."""
         alias = self.style == "alias"
-        keys = [f"{key.text} AS k{n}" if alias else key.text for n, key in enumerate(self.keys)]
-        items = [f"{item.text} AS n{n}" for n, item in enumerate(self.items)]
+        keys = [f"{key.text} AS k{n}" if alias else self.styled(key.text) for n, key in enumerate(self.keys)]
+        items = [f"{self.styled(item.text)} AS n{n}" for n, item in enumerate(self.items)]
         by = {"place": [str(n + 1) for n in range(len(self.keys))], "alias": [f"k{n}" for n in range(len(self.keys))]}
-        text = f"{self.source.named}SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
-        met = [*self.source.joined, *(each.text for each in self.where)]
+        distinct = "DISTINCT " if self.style == "distinct" and self.keys else ""
+        text = f"{self.source.named}SELECT {distinct}{', '.join([*keys, *items])} FROM {self.source.text}"
+        met = [*self.source.joined, *(self.styled(each.text) for each in self.where)]
         text += f" WHERE {' AND '.join(met)}" if met else ""
-        text += f" GROUP BY {', '.join(by.get(self.style, [key.text for key in self.keys]))}" if self.keys else ""
+        grouped = by.get(self.style, [self.styled(key.text) for key in self.keys])
+        text += f" GROUP BY {', '.join(grouped)}" if self.keys else ""
         text += f" HAVING {' AND '.join(each.text for each in self.having)}" if self.having else ""
         text += f" ORDER BY {', '.join(each.text for each in self.order)}" if self.order else ""
         if self.top:
-            return text.replace("SELECT", f"SELECT TOP {TOP}", 1)
+            return re.sub("SELECT( DISTINCT)?", rf"\g<0> TOP {TOP}", text, count=1)
         return text + (f" LIMIT {self.limit}" if self.limit is not None else "")
 
     @property
@@ -111,7 +149,7 @@ class Statement:
         """The statement as DuckDB answers it, without the clauses about answers."""
         keys = [f"{key.plain} AS k{n}" for n, key in enumerate(self.keys)]
         items = [f"{item.plain} AS n{n}" for n, item in enumerate(self.items)]
-        text = f"{self.source.named}SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
+        text = f"{self.source.named}SELECT {', '.join([*keys, *items])} FROM {self.source.plain or self.source.text}"
         met = [*self.source.joined, *(each.plain for each in self.where)]
         text += f" WHERE {' AND '.join(met)}" if met else ""
         return text + (f" GROUP BY {', '.join(f'k{n}' for n in range(len(self.keys)))}" if self.keys else "")
@@ -162,7 +200,7 @@ LEVEL = "CASE {0} WHEN 'ale' THEN 'wet' WHEN 'tea' THEN 'wet' WHEN 'rye' THEN 'd
 
 def conditions(source: Source, chance: random.Random) -> list[Piece]:
     """Return comparisons of the columns of a source."""
-    found = list(source.conditions)
+    found = list(source.conditions) * 8  # few sources have them
     for name in source.integers:
         least, most = sorted(chance.sample(range(-2, 104), 2))
         values = ", ".join(map(str, chance.sample(range(100), 4)))
@@ -204,9 +242,43 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
             piece(f"GREATEST(age, 40) < {number}", "GREATEST(a, 1)"),
             piece(f"CASE WHEN flag THEN age ELSE 7 END > {number}", "CASE WHEN"),
             piece(f"fare / 2 >= {number / 4}", "a / 2"),
+            *(each for each, place in _row_numbers(chance) if place == "condition"),
             piece(f"fare + 0 > {number / 4}", "a + 0 > 1"),
         ]
     return found
+
+
+ROW_NUMBERS = [
+    piece("LEAST(age, fare)", "LEAST(a, b)"),
+    piece("COALESCE(age, 0)", "COALESCE(a, 0)"),
+    piece("COALESCE(fare, age)", "COALESCE(a, 0)"),
+    piece("NULLIF(age, 40)", "NULLIF(a, 0)"),
+    piece("IF(flag, age, 7)", "IF(condition, a, b)"),
+    piece("ABS(age - 50)", "ABS(a)"),
+    piece("SIGN(age - 50)", "SIGN(a)"),
+    piece("ROUND(fare)", "ROUND(a)"),
+    piece("ROUND(fare - 50, 1)", "ROUND(a)"),
+    piece("FLOOR(fare / 10)", "FLOOR(a)"),
+    piece("CEIL(fare - 20)", "CEIL(a)"),
+    piece("TRUNC(fare - 50)", "TRUNC(a)"),
+    piece("CAST(fare AS INTEGER)", "CAST(a AS INTEGER)"),
+    piece("POWER(age - 50, 2)", "POWER(a, 2)"),
+    piece("(age - 50) // 25", "a // 25"),
+    piece("(age - 50) % 7", "a % 2"),
+    piece("COALESCE(age % 5, 3) * 2", "a % 2", "COALESCE(a, 0)"),
+]
+
+
+def _row_numbers(chance: random.Random) -> Iterator[tuple[Piece, str]]:
+    """Yield conditions and sums of functions of the numbers of a row."""
+    for each in chance.sample(ROW_NUMBERS, 4):
+        least = chance.choice([-3, 0, 1, 20, 60])
+        yield replace(each, text=f"{each.text} >= {least}", plain=f"{each.plain} >= {least}"), "condition"
+        for call in ("SUM", "AVG", "COUNT"):
+            check = "exact" if call == "COUNT" else "real"
+            yield replace(each, text=f"{call}({each.text})", plain=f"{call}({each.plain})", check=check), "item"
+    year = chance.choice(["17", "40", "99"])
+    yield piece(f"CAST(age AS VARCHAR) = '{year}'", "CAST(a AS VARCHAR)"), "condition"
 
 
 def _trip_conditions(chance: random.Random) -> Iterator[Piece]:
@@ -226,9 +298,12 @@ def _trip_conditions(chance: random.Random) -> Iterator[Piece]:
     yield piece("flag", "WHERE flag")
     yield piece("NOT flag", "WHERE flag", "NOT")
     yield piece("flag = TRUE", "=")
+    yield piece("flag = 1", "flag = 1")
+    yield piece("flag IS TRUE", "IS TRUE")
+    yield piece("flag IS NOT TRUE", "IS TRUE", "NOT")
     yield piece(f"day >= DATE '{on}'", "DATE '2023-03-01'")
     yield piece(f"day < DATE '{on}'", "DATE '2023-03-01'")
-    yield piece(f"day <> '{on}'", "DATE '2023-03-01'")
+    yield piece(f"day <> '{on}'", "<>")
     yield piece(f"day BETWEEN DATE '2023-12-03' AND DATE '{on}'", "DATE '2023-03-01'", "BETWEEN")
     yield piece(f"seen < TIMESTAMP '{hour}'", "TIMESTAMP '2023-03-01 08:00'")
     yield piece(f"seen >= TIMESTAMP '{hour}'", "TIMESTAMP '2023-03-01 08:00'")
@@ -281,6 +356,13 @@ def keys(source: Source) -> list[Piece]:
         ]
         if source.rich:
             case = "CASE WHEN age >= 65 THEN 'old' WHEN age >= 18 THEN 'grown' ELSE 'young' END"
+            named = "CASE kind WHEN 'tea' THEN 'hot' ELSE 'cold' END"
+            found += [
+                piece("age // 25", "a // 25"),
+                piece("age % 3", "a % 2"),
+                piece("IF(flag, 'much', 'little')", "IF(condition, a, b)"),
+                piece(named, "CASE x WHEN"),
+            ]
             found += [piece(case, "CASE WHEN"), piece("CASE WHEN flag THEN 'yes' END", "CASE WHEN")]
     return [each for each in found if "LEFT JOIN" not in source.forms or "level(a)" not in each.forms]
 
@@ -293,7 +375,12 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
         piece("COUNT(*) + 100", "COUNT(*) + 100", check="exact"),
         piece("ABS(COUNT(*) - 40)", "ABS(...)", check="exact"),
         piece("GREATEST(COUNT(*), 5)", "GREATEST(..., 5)", check="exact"),
-        piece("FLOOR(COUNT(*) / 7)", "FLOOR(...), CEIL(...)", check="exact"),
+        piece("FLOOR(COUNT(*) / 7)", "FLOOR(...)", check="exact"),
+        piece("CEIL(COUNT(*) / 7)", "CEIL(...)", check="exact"),
+        piece("TRUNC(COUNT(*) / 7)", "TRUNC(...)", check="exact"),
+        piece("COUNT(*) // 7", "... // 7", check="exact"),
+        piece("SIGN(COUNT(*) - 40)", "SIGN(...)", check="exact"),
+        piece("POWER(COUNT(*) - 40, 2)", "POWER(..., 2)", check="exact"),
         piece("CAST(COUNT(*) AS DOUBLE) / 2", "CAST(... AS DOUBLE)", check="exact"),
         piece("NULLIF(COUNT(*), 3)", "NULLIF(..., 0)", check="exact"),
     ]
@@ -304,6 +391,8 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
             piece(f"ROUND(AVG({name}), 2)", "ROUND(..., 2)", check="rounded"),
             piece(f"COALESCE(SUM({name}), 0)", "COALESCE(..., 0)", check="exact"),
         ]
+    found += source.items * 20  # few sources have them
+    found += _filtered(source, chance)
     numbers = [(name, "exact", "order") for name in source.integers] + [(name, "real", "bins") for name in source.reals]
     if source.trips:
         found += [piece(f"COUNT({name})", "COUNT(a)", check="exact") for name in ("age", "kind", "day", "seen", "flag")]
@@ -315,6 +404,7 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
             piece("SUM(CASE WHEN flag THEN age ELSE 7 END)", "SUM(a)", "CASE WHEN", check="exact"),
             piece("COUNT(CASE WHEN flag THEN age END)", "COUNT(a)", "CASE WHEN", check="exact"),
             piece("SUM(age / 4)", "SUM(a)", "a / 2", check="real"),
+            *(each for each, place in _row_numbers(chance) if place == "item"),
         ]
     for name, how, order in numbers:
         share = chance.choice([0.1, 0.25, 0.75, 0.9])
@@ -324,6 +414,26 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
             piece(f"AVG({name})", "AVG(a)", check=how),
             piece(f"VAR_POP({name})", "VAR_POP(a)", check="spread"),
             piece(f"STDDEV_POP({name})", "STDDEV_POP(a)", check="spread"),
+            piece(f"MEAN({name})", "MEAN(a)", check=how),
+            piece(f"VAR_SAMP({name})", "VAR_SAMP(a)", check="spread"),
+            piece(f"STDDEV_SAMP({name})", "STDDEV_SAMP(a)", check="spread"),
+            piece(f"VARIANCE({name})", "VARIANCE(a)", check="spread"),
+            piece(f"STDDEV({name})", "STDDEV(a)", check="spread"),
+            *(
+                piece(f"{call}({name})", f"{call}(a)", plain=f"{plain}({name})", check="spread")
+                for call, plain in chance.sample(OTHERS, 1)
+            ),
+            *(
+                piece(f"{call}({name}, {share})", f"{call}(a, p)", plain=ordered, check=order, share=share)
+                for call in chance.sample(QUANTILES, 1)
+            ),
+            piece(
+                f"PERCENTILE_DISC({share}) WITHIN GROUP (ORDER BY {name} DESC)",
+                "PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY a)",
+                plain=ordered,
+                check=order,
+                share=1 - share,
+            ),
             piece(f"MEDIAN({name})", "MEDIAN(a)", plain=ordered, check=order, share=0.5),
             piece(f"QUANTILE({name}, {share})", "QUANTILE(a, p)", plain=ordered, check=order, share=share),
             piece(
@@ -340,21 +450,120 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
     return found
 
 
+def _filtered(source: Source, chance: random.Random) -> Iterator[Piece]:
+    """Yield aggregates of rows that meet a condition of their own."""
+    plain = [each for each in conditions(source, chance) if "SELECT" not in each.text]
+    for _ in range(3 if plain else 0):
+        where = chance.choice(plain)
+        yield Piece(f"COUNT_IF({where.text})", f"COUNT_IF({where.plain})", ("COUNT_IF(...)",), "exact")
+        calls = [("COUNT(*)", "exact")]
+        for name in source.integers:
+            calls += [(f"SUM({name})", "exact"), (f"AVG({name})", "exact"), (f"VAR_SAMP({name})", "spread")]
+            calls += [(f"COUNT(DISTINCT {name})", "exact")]
+        text, check = chance.choice(calls)
+        filtered, theirs = (f"{text} FILTER (WHERE {each})" for each in (where.text, where.plain))
+        yield Piece(filtered, theirs, ("FILTER (WHERE ...)", *where.forms), check)
+        share = f"100.0 * COUNT_IF({where.text}) / COUNT(*)", f"100.0 * COUNT_IF({where.plain}) / COUNT(*)"
+        yield Piece(*share, ("COUNT_IF(...)",), "real")
+    for name in source.integers:
+        yield piece(f"COUNT(DISTINCT {name})", "COUNT(DISTINCT a)", check="exact")
+    if source.trips and "LEFT JOIN" not in source.forms:
+        kinds = "COUNT(DISTINCT CASE WHEN kind <> '(other)' THEN kind END)"
+        yield piece("COUNT(DISTINCT kind)", "COUNT(DISTINCT a)", plain=kinds, check="exact")
+        yield piece("COUNT(DISTINCT day)", "COUNT(DISTINCT a)", check="exact")
+
+
+QUANTILES = ("QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE", "APPROX_PERCENTILE")
+OTHERS = [
+    ("VAR", "VAR_SAMP"),
+    ("VARIANCE_SAMP", "VAR_SAMP"),
+    ("VARP", "VAR_POP"),
+    ("STDEV", "STDDEV_SAMP"),
+    ("STDEV_SAMP", "STDDEV_SAMP"),
+    ("STDEV_POP", "STDDEV_POP"),
+    ("STDEVP", "STDDEV_POP"),
+]
 LARGE = ("day", "age", "years", "wait", "EXTRACT(DOY FROM day)", "DATE_TRUNC('day', seen)")
 ALONE = Source("trips", ("FROM table",), ("age",), ("fare",), trips=True)
+KINDS = "CASE kind WHEN 'ale' THEN 0 WHEN 'rye' THEN 1 WHEN 'tea' THEN 2 END"  # an undeclared first value is missing
+MATCHED = (
+    piece("trip IN (SELECT trip FROM stops WHERE wait >= 30)", "key IN (SELECT ...)"),
+    piece("trip NOT IN (SELECT trip FROM stops WHERE wait >= 30)", "key IN (SELECT ...)", "NOT"),
+    piece("EXISTS (SELECT * FROM stops s WHERE s.trip = trips.trip AND s.gate = 'A')", "EXISTS (SELECT ...)"),
+    piece("person IN (SELECT person FROM people WHERE sex = 'F')", "id IN (SELECT ...)"),
+    piece(
+        "EXISTS (SELECT * FROM trips o WHERE o.person = trips.person AND o.trip <> trips.trip)", "EXISTS (SELECT ...)"
+    ),
+)
 IN = [
+    piece(
+        "person IN (SELECT person FROM trips t WHERE t.person = people.person AND t.age >= 40)", "id IN (SELECT ...)"
+    ),
     piece("person IN (SELECT person FROM trips WHERE age >= 40)", "id IN (SELECT ...)"),
     piece("person NOT IN (SELECT person FROM trips WHERE flag)", "id NOT IN (SELECT ...)"),
     piece("EXISTS (SELECT * FROM trips t WHERE t.person = people.person AND t.age >= 40)", "EXISTS (SELECT ...)"),
     piece("NOT EXISTS (SELECT * FROM trips t WHERE t.person = people.person AND t.flag)", "EXISTS (SELECT ...)", "NOT"),
 ]
 PER_PERSON = (
-    "(SELECT person, COUNT(*) AS n, SUM(age) AS total, MAX(age) AS most, MIN(fare) AS least, BOOL_OR(flag) AS ever, "
+    "(SELECT person, COUNT(*) AS n, SUM(age) AS total, MAX(age) AS most, MIN(fare) AS least, BOOL_OR(flag) AS ever, MIN(day) AS began, MAX(day) AS ended, "
     "BOOL_AND(age >= 20) AS every FROM trips GROUP BY person) AS t"
 )
+LISTED = "(SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye')"
+OF_LISTED = Source(
+    f"{LISTED} AS t", ("SELECT ... FROM (SELECT a, ...)",), ("years",), ("price",),
+    conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years")),
+)  # fmt: skip
+WITHIN = replace(OF_LISTED, text="t", forms=("WITH t AS (SELECT ...)",), named=f"WITH t AS {LISTED} ")
+FURTHER = replace(
+    OF_LISTED, text="s", forms=("WITH t AS (...), s AS (...)",),
+    named=f"WITH t AS {LISTED}, s AS (SELECT person, years + 1 AS years, price, flag FROM t WHERE years < 90) ",
+)  # fmt: skip
+UNITS = Source(
+    PER_PERSON, ("SELECT ... FROM (SELECT id, ... GROUP BY id)", "BOOL_OR(a)", "BOOL_AND(a)"),
+    ("most",), conditions=(
+        piece("n >= 3", ">="), piece("total > 99", ">"), piece("ever", "WHERE flag"), piece("NOT every", "NOT"),
+        piece("total IS NULL", "IS NULL"), piece("least >= 25", ">="), piece("most < 50", "<"),
+        piece("DATEDIFF('day', began, ended) >= 20", "DATEDIFF('day', a, b)"),
+    ),
+    keys=(piece("n"), piece("ever"), piece("every"), piece("most")),
+)  # fmt: skip
+DISTINCT = Source(
+    "(SELECT DISTINCT person, kind, flag FROM trips) AS t", ("SELECT DISTINCT id, a FROM ...",),
+    conditions=(piece("flag", "WHERE flag"), piece("kind = 'ale'", "=")), keys=(piece("kind"), piece("flag")),
+)  # fmt: skip
+ENDS = Source(
+    "(SELECT person, FIRST(kind ORDER BY day) AS began, LAST(flag ORDER BY day) AS ended, FIRST(age ORDER BY day) AS "
+    "young FROM trips GROUP BY person) AS t",
+    ("FIRST(a ORDER BY d)", "LAST(a ORDER BY d)"), ("young",),
+    plain=f"(SELECT person, FIRST(NULLIF(kind, '(other)') ORDER BY day, {KINDS} NULLS LAST) FILTER (WHERE day IS NOT NULL) AS began, "
+    "FIRST(flag ORDER BY day DESC, flag NULLS LAST) FILTER (WHERE day IS NOT NULL) AS ended, "
+    "FIRST(age ORDER BY day, age NULLS LAST) FILTER (WHERE day IS NOT NULL) AS young FROM trips GROUP BY person) AS t",
+    conditions=(piece("began = 'ale'", "="), piece("ended", "WHERE flag"), piece("began IS NULL", "IS NULL")),
+    keys=(piece("began"), piece("ended")),
+)  # fmt: skip
+QUALIFIED = replace(ALONE, text="main.trips", forms=("FROM schema.table",))
+ONE = [ALONE, ALONE, QUALIFIED, OF_LISTED, WITHIN, FURTHER, UNITS, DISTINCT, ENDS]
+PLACES = (
+    piece("height > (SELECT AVG(height) FROM places)", "a > (SELECT AVG(b) FROM public)"),
+    piece("wait >= 3 * (SELECT MAX(height) FROM places WHERE side = 'west')", "a > (SELECT MAX(b) FROM public)"),
+    piece("wait - 20 > (SELECT MIN(height) FROM places)", "a > (SELECT MIN(b) FROM public)"),
+    piece("side = 'west'", "="),
+    piece("height IS NULL", "IS NULL"),
+)
+PUBLIC = Source(
+    "stops JOIN places USING (place)", ("JOIN public",), ("wait", "height"), stops=True,
+    conditions=PLACES, keys=(piece("side"), piece("height")),
+)  # fmt: skip
 LINKED = [
+    *ONE[2:],
+    PUBLIC,
+    replace(PUBLIC, text="places JOIN stops ON places.place = stops.place", forms=("FROM public JOIN ...",)),
+    replace(PUBLIC, text="stops LEFT JOIN places USING (place)", forms=("LEFT JOIN", "JOIN public")),
+    Source("trips NATURAL JOIN people", ("NATURAL JOIN",), ("age", "town"), ("fare",), trips=True, people=True),
+    Source("people LEFT JOIN trips ON people.person = trips.person AND trips.age >= 50",
+           ("LEFT JOIN", "ON ... AND a >= 1"), ("age", "town"), trips=True, people=True, person="people.person"),
     Source("people", ("FROM table",), ("town",), people=True, conditions=tuple(IN)),
-    replace(ALONE, rich=True),
+    replace(ALONE, conditions=MATCHED, items=(piece("COUNT(trip)", "COUNT(key)", check="exact"),)),
     Source("stops", ("FROM table",), ("wait",), stops=True),
     Source("trips JOIN people USING (person)", ("JOIN ... USING (id)",), ("age", "town"), ("fare",), trips=True, people=True),
     Source(
@@ -363,12 +572,6 @@ LINKED = [
     ),
     Source("trips, people", ("FROM a, b WHERE a.key = b.key",), ("age", "town"), trips=True, people=True,
            person="trips.person", joined=("trips.person = people.person",)),
-    Source("(SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye') AS t",
-           ("SELECT ... FROM (SELECT a, ...)",), ("years",), ("price",),
-           conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years"))),
-    Source("t", ("WITH t AS (SELECT ...)",), ("years",), ("price",),
-           conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years")),
-           named="WITH t AS (SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye') "),
     Source("trips JOIN people ON people.person = trips.person AND people.town >= 2", ("ON ... AND a >= 1",), ("age",),
            trips=True, people=True, person="trips.person"),
     Source("people LEFT JOIN trips USING (person)", ("LEFT JOIN",), ("age", "town"), trips=True, people=True),
@@ -376,21 +579,13 @@ LINKED = [
            person="trips.person"),
     Source("stops JOIN trips USING (trip) JOIN people ON trips.person = people.person", ("three tables",),
            ("wait", "age"), trips=True, stops=True, people=True, person="trips.person"),
-    Source(
-        PER_PERSON, ("SELECT ... FROM (SELECT id, ... GROUP BY id)", "BOOL_OR(a)", "BOOL_AND(a)"),
-        ("most",), conditions=(
-            piece("n >= 3", ">="), piece("total > 99", ">"), piece("ever", "WHERE flag"), piece("NOT every", "NOT"),
-            piece("total IS NULL", "IS NULL"), piece("least >= 25", ">="), piece("most < 50", "<"),
-        ),
-        keys=(piece("n"), piece("ever"), piece("every"), piece("most")),
-    ),
 ]  # fmt: skip
 
 
 def statement(seed: int, *, linked: bool) -> Statement:
     """Return the statement of a seed."""
     chance = random.Random(seed)
-    source = chance.choice(LINKED) if linked else ALONE
+    source = chance.choice(LINKED if linked else ONE)
     pool = keys(source)
     by = chance.sample(pool, min(len(pool), chance.choice([0, 0, 1, 1, 1, 2])))
     if len(by) == 2 and (by[0].plain == by[1].plain or any(each.text in LARGE for each in by)):
@@ -400,10 +595,19 @@ def statement(seed: int, *, linked: bool) -> Statement:
         asked = [each for each in asked if each.check not in ("order", "bins", "iqr")]
     wanted = list(dict.fromkeys(chance.sample(asked, chance.choice([1, 1, 2, 3]))))
     where = [either(chance, conditions(source, chance)) for _ in range(chance.choice([0, 1, 1, 2]))]
-    drawn = Statement(source, tuple(wanted), tuple(by), tuple(where), style=chance.choice(["text", "place", "alias"]))
+    drawn = Statement(
+        source,
+        tuple(wanted),
+        tuple(by),
+        tuple(where),
+        style=chance.choice(["text", "place", "alias", "distinct", *STYLES]),
+    )
     if not by or chance.random() < 0.6:
         return drawn
     return _with_clauses(drawn, chance)
+
+
+SORTED = ("age", "flag", "sex", "town", "wait", "height", "most")  # the declared order is that of DuckDB
 
 
 def _with_clauses(drawn: Statement, chance: random.Random) -> Statement:
@@ -419,5 +623,10 @@ def _with_clauses(drawn: Statement, chance: random.Random) -> Statement:
         down = chance.random() < 0.6
         by = chance.choice(["COUNT(*)", "n0", str(len(drawn.keys) + 1)])
         order = [piece(f"{by}{' DESC' if down else ''}", plain=f"n0{' DESC' if down else ''}")]
+    elif len(drawn.keys) == 1 and drawn.keys[0].text in SORTED:
+        nulls = f"NULLS {chance.choice(['FIRST', 'LAST'])}"
+        way = f" {chance.choice(['ASC', 'DESC'])} {nulls}"
+        by = chance.choice(["1", "k0" if drawn.style == "alias" else drawn.keys[0].text])
+        order = [piece(by + way, f"ORDER BY a {nulls}", plain="k0" + way)]
     limit = chance.choice([1, 2, 5]) if order and chance.random() < 0.6 else None
     return replace(drawn, having=tuple(having), order=tuple(order), limit=limit)

@@ -19,6 +19,7 @@ from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit_views import OneTableSchema, WithPublicValue
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
 from sfumato.query.aggregates import FORMS
+from sfumato.query.statements.aggregate_calls import SPELLINGS
 from sfumato.query.statements.derived_columns import (
     further_names,
     is_value,
@@ -375,7 +376,7 @@ def has_aggregates(select: Any) -> bool:  # noqa: ANN401
     from sqlglot import exp
 
     calls = (each for item in select.expressions for each in item.find_all(exp.AggFunc, exp.Anonymous))
-    own = {form.function for form in FORMS}  # of which IQR is no function of the parser
+    own = {form.function for form in FORMS} | SPELLINGS.keys()  # of which IQR and MEAN are no functions of the parser
     return any(
         each.parent_select is select and (isinstance(each, exp.AggFunc) or each.name.upper() in own) for each in calls
     )

@@ -31,7 +31,7 @@ _QUOTED = re.compile(
     r"""'(?:[^']|'')*+' | "(?:[^"]|"")*+" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (?P<open>['"]|/\*|\$\w*\$)""",
     re.DOTALL | re.VERBOSE,
 )
-_TOP = re.compile(r"(\bSELECT\s+)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
+_TOP = re.compile(r"(\bSELECT\s+(?:DISTINCT\s+)?)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
 _DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
 MIRRORED = {
