@@ -365,6 +365,11 @@ class Jobs:
         first, last = _drafts_of(owner)
         return self.rows(draft_id) if draft_id.isalnum() and first <= draft_id <= last else None
 
+    def discard_draft(self, owner: str, draft_id: str) -> None:
+        """Delete a description that a steward works on."""
+        with self._store.writing() as driver:
+            driver.run("DELETE FROM service_job WHERE id = :id AND owner = :owner", {"id": draft_id, "owner": owner})
+
     def drafts(self, owner: str) -> tuple[Job, ...]:
         """Return the descriptions that a steward works on, newest first; the note of each is its name."""
         first, last = _drafts_of(owner)

@@ -166,11 +166,7 @@ def _lines(mapping: Mapping[str, Any] | None) -> str:
 
 
 class EditedTable:
-    """A table of a stored draft, whose columns change as those of a draft in Python.
-
-    Attributes:
-        document: the document of the domain, or the part of a schema that describes the table.
-    """
+    """A table of a stored draft, whose columns change as in Python; ``document`` describes it alone or in a schema."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = dict(document)

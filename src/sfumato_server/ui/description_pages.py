@@ -102,7 +102,8 @@ class StoredDescription:
     def save(self, key: Key, service: Service) -> StoredDescription:
         """Store the description, and return it with its id."""
         text = json.dumps({name: value for name, value in asdict(self).items() if name != "id"})
-        saved = service.registry.jobs.save_draft(key.name, text.encode(), self.name, self.id or None)
+        label = f"{self.name}: registered" if self.limit else self.name
+        saved = service.registry.jobs.save_draft(key.name, text.encode(), label, self.id or None)
         return replace(self, id=saved)
 
     def edited(self, document: dict[str, Any], service: Service) -> StoredDescription:
@@ -244,6 +245,9 @@ def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields)
     if stored.limit:
         return RedirectResponse(f"{stored.path}/done", 303)
     fields, step = form.fields, form.fields.pop("do", "save")
+    if step == "discard":
+        service.registry.jobs.discard_draft(key.name, stored.id)
+        return RedirectResponse(HERE, 303)
     try:
         stored = stored.edited(_sent_document(stored, fields, step), service).save(key, service)
         fields = {name: text for name, text in fields.items() if name.startswith(("confirm-", "accepted"))}
@@ -290,7 +294,8 @@ def register(draft_id: str, key: Steward, service: CurrentService, form: Annotat
         service.register(name, source=stored.source, domain=stored.accepted, limit=limit, more=more)
     except REFUSALS as error:
         return _budget_page(key, stored, form, error)
-    replace(stored, name=name, limit=limit).save(key, service)
+    registered = replace(stored, name=name, limit=limit, drafted={}, document={}, notes=[])
+    replace(registered, drafted_findings=[], findings=[]).save(key, service)  # the facts of the table are not needed
     return RedirectResponse(f"{stored.path}/done", 303)
 
 

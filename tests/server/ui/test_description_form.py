@@ -6,6 +6,7 @@ import copy
 import json
 
 import pytest
+from tests.app.test_cli import sfumato
 from tests.server.hospital import SCHEMA
 from tests.server.serving import DOMAIN, VISITS
 
@@ -222,6 +223,8 @@ def test_the_same_choices_make_the_same_file_as_the_draft_in_python(tmp_path):
     draft = sf.describe(write_messy(tmp_path / "stays.csv"))
     document = json.loads(json.dumps(plain(draft.document)))
     assert write_yaml(edited_document(document, form_fields(document))) == draft.text()
+    sfumato("domain", "draft", "stays.csv", "--out", "stays.yaml", cwd=tmp_path)
+    assert (tmp_path / "stays.yaml").read_text() == draft.text()
     draft["bmi"].missing(-9, "?", "9")
     draft["age"].bounds(0, 120)
     draft["cost"].bounds(0, 500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from contextlib import closing
 
 import httpx
 import pytest
@@ -14,8 +15,9 @@ from tests.server.ui.browsing import accessible, browser, enter
 
 import sfumato as sf
 from sfumato.app.cli.options import database
+from sfumato.ledger.store import Store
 from sfumato.strict_documents import write_yaml
-from sfumato_server.registry import Scope
+from sfumato_server.registry import Registry, Scope
 
 __all__ = ["browser"]
 HERE = "/steward/all/description"
@@ -245,6 +247,17 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
     assert post(f"{path}/budget", name="unread", limit="1") == (303, f"{path}/done")
     assert "unread" in registered(server)
     assert post(path, do="save", **{"t0-a0-name": "age", "t0-a0-maximum": "99"}) == (303, f"{path}/done")
+    assert post(path, do="discard") == (303, f"{path}/done")
+    with closing(Store(server.url)) as store:  # facts of the table are not stored any longer
+        stored = json.loads(Registry(store).jobs.draft("stew", path.rpartition("/")[2]))
+    assert stored["drafted"] == stored["document"] == {}
+    assert stored["notes"] == stored["findings"] == stored["drafted_findings"] == []
+
+
+def test_a_description_under_way_is_discarded(post, tmp_path):
+    _, path = post("/steward/draft", name="tried", source=str(write_people(tmp_path / "people.parquet", seed=44)))
+    assert post(path, do="discard") == (303, HERE)
+    assert post(path, do="save")[0] == 404
 
 
 def test_bad_input_is_refused_in_a_sentence_and_stores_nothing(server, post, tmp_path):

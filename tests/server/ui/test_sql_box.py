@@ -26,6 +26,8 @@ def server(tmp_path_factory):
     with started.client("stew", Scope.STEWARD) as client:
         source = str(write_people(folder / "people.parquet"))
         client.register("people", source=source, domain={**DOMAIN, "attributes": attributes}, limit="3")
+        bins = {**DOMAIN, "attributes": {"age": {**DOMAIN["attributes"]["age"], "edges": [0, 20, 60, 75]}}}
+        client.register("bins", source=str(write_people(folder / "bins.parquet", seed=3)), domain=bins, limit="3")
         client.register("hospital", source=str(write_hospital(folder / "hospital")), domain=SCHEMA, limit="3")
     yield started
     started.stop()
@@ -142,6 +144,20 @@ def test_a_refusal_marks_its_place_and_its_statement_goes_into_the_box(server, b
     form.get_by_role("button", name="Ask").click()
     expect(result).to_contain_text("Cost: ")  # nothing, if the other size asked first
     fits(page)
+
+
+def test_a_cell_that_is_cut_offers_the_statements_at_both_edges(server, browser):
+    page, box = box_of(browser, server, "bins", "narrow")
+    form, result = page.locator("#sql-form"), page.locator("#result")
+    box.fill("SELECT COUNT(*) FROM bins WHERE age >= 65")
+    form.get_by_label("Epsilon").fill("0.1")
+    form.get_by_role("button", name="Preview").click()
+    expect(result.get_by_role("alert")).to_contain_text("These statements work")
+    links = result.get_by_role("link").all_inner_texts()
+    assert links[:2] == ["SELECT COUNT(*) FROM bins WHERE age >= 60", "SELECT COUNT(*) FROM bins WHERE age >= 75"]
+    fits(page)
+    result.get_by_role("link").nth(1).click()
+    expect(box).to_have_value(links[1])
 
 
 def test_without_scripts_the_place_is_shown_and_the_statement_is_a_link(server, browser):
