@@ -72,6 +72,7 @@ class DuckSource(Protocol):
 # Columns from which on one optimizer of DuckDB is left out.  Its time grows with the square of the columns: to plan 200
 # columns takes 2.5 CPU s with it and 0.5 without.  500 columns of 3,000 rows are then encoded and counted in 4.7 CPU s.
 _WIDE = 100
+_COPIED, _COPIED_CELLS = 50, 20_000_000  # columns that are profiled together, and most of their values
 
 
 class DuckTable:
@@ -117,14 +118,34 @@ class DuckTable:
         """Facts for a draft domain.  Not private: for the owner of the table only."""
         with self.reading() as cursor:
             relation = self.source.relation(cursor)
-            if isinstance(self.source, CsvFile):  # parsed once, not for every fact of every column
-                cursor.execute(f"CREATE TEMP TABLE profiled AS SELECT * FROM {relation}")
-                relation = "profiled"
+            parts = self._copied_parts(cursor, relation)
             try:
-                profiler = Profiler(lambda text: cursor.sql(text).fetchall(), DIALECT, relation)
-                return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
+                profiler = Profiler(
+                    lambda text: cursor.sql(text).fetchall(), DIALECT, "profiled" if parts else relation
+                )
+                profiles: list[Profile] = []
+                for columns in parts or [self._columns]:
+                    if parts:
+                        names = ", ".join(DIALECT.name(column.name) for column in columns)
+                        cursor.execute(f"CREATE OR REPLACE TEMP TABLE profiled AS SELECT {names} FROM {relation}")
+                    profiles += [profiler.profile(column, distinct_limit) for column in columns]
+                return tuple(profiles)
             finally:
                 cursor.execute("DROP TABLE IF EXISTS profiled")
+
+    def _copied_parts(self, cursor: Any, relation: str) -> list[tuple[Column, ...]]:  # noqa: ANN401
+        """Return the columns that are copied together before they are profiled; none if the source is read each time.
+
+        A CSV file is parsed once, not for every fact of every column.  The header of a wide Parquet file is long.
+        """
+        if isinstance(self.source, CsvFile):
+            return [self._columns]
+        if len(self._columns) <= _WIDE:
+            return []
+        ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {relation}").fetchall()
+        if rows * _COPIED > _COPIED_CELLS:
+            return []
+        return [self._columns[first : first + _COPIED] for first in range(0, len(self._columns), _COPIED)]
 
     def values(self, name: str) -> pa.ChunkedArray:
         """One column as it stands.  Not private: for the owner of the table only."""
