@@ -84,11 +84,13 @@ def test_http_and_the_page_offer_what_there_is() -> None:
 
 
 def test_an_unknown_function_is_refused_with_all_that_can_be_asked() -> None:
-    with pytest.raises(QueryError, match="line 1, column 8: ask COUNT, ") as refused:
+    with pytest.raises(QueryError, match="line 1, column 8: the aggregates are COUNT, ") as refused:
         parse("SELECT KURTOSIS(age) FROM t", PEOPLE)
     words = re.findall("[A-Z_]{3,}", str(refused.value))
     assert words == list(dict.fromkeys(form.function for form in FORMS))
-    with pytest.raises(QueryError, match=r"column 8: ask COUNT, .* of an attribute, or a level: no level 'IQRR'"):
+    with pytest.raises(
+        QueryError, match=r"column 8: the aggregates are COUNT, .* of an attribute, or a level: no level 'IQRR'"
+    ):
         parse("SELECT IQRR(age) FROM t", PEOPLE)
 
 

@@ -332,7 +332,7 @@ def test_two_statements_for_an_or_add_up(shop: SchemaVault, plain: duckdb.DuckDB
     """EXISTS inside OR is refused with two statements that have the same rows together, each once."""
     exists = "EXISTS (SELECT * FROM buys b WHERE b.person = p.person AND b.paid > 50)"
     text = f"SELECT COUNT(*) FROM people p WHERE (p.age > 70 OR {exists}) AND p.sex = 'F'"
-    with pytest.raises(QueryError, match="add their numbers of rows") as refused:
+    with pytest.raises(QueryError, match="add the numbers of rows") as refused:
         sql(shop, text, loss=Epsilon(10**6))
     assert len(refused.value.statements) == 2
     rows = [sql(shop, each, loss=Epsilon(10**6)).values[0][0].estimate for each in refused.value.statements]
@@ -376,3 +376,26 @@ def test_a_left_join_keeps_the_levels_of_the_joined_table(tmp_path: Path, plain:
     case = "CASE WHEN sort IN ('ale', 'tea') THEN 'wet' WHEN sort = 'rye' THEN 'dry' END"
     text = "SELECT {0}, COUNT(*) FROM items LEFT JOIN wares USING (ware) GROUP BY {0}"
     agree(shop, plain, text.format("drink(sort)"), text.format(case))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM buys UNION SELECT COUNT(*) FROM people",
+        "SELECT QUANTILE(paid, 0) FROM buys",
+        "SELECT FOO(paid) FROM buys",
+        "SELECT sex FROM buys GROUP BY sex",
+        "SELECT 1 FROM buys",
+        "SELECT FIRST(paid) FROM buys",
+        "SELECT sex FROM buys",
+        "SELECT COUNT(*) FROM buys JOIN people ON buys.paid = people.age",
+        "SELECT MEDIAN(sex) FROM buys",
+        "SELECT COUNT(*) FROM buys OFFSET 2",
+    ],
+)
+def test_a_refusal_says_once_what_to_ask(text: str) -> None:
+    schema = parse_schema(DOCUMENT)
+    with pytest.raises(QueryError) as refused:
+        parse_tables(text, schema)
+    assert str(refused.value).count("ask ") == len(refused.value.statements) == 1
+    parse_tables(refused.value.statements[0], schema)

@@ -52,7 +52,7 @@ class Quantile(NumericAggregate):
         if not isinstance(self.probability, Fraction):
             raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
         if not 0 < self.probability < 1:
-            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
+            raise QueryError("a quantile lies strictly between 0 and 1; MIN and MAX are its ends", culprit=self)
 
     def __str__(self) -> str:
         return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"

@@ -249,7 +249,9 @@ class _SelectReader:
             else:
                 raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
         if not selected.aggregates:
-            raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
+            raise refuse(
+                self.text, columns[0] if columns else None, "a statement selects an aggregate, such as COUNT(*)"
+            )
         more = self._add_ordering(selected)
         needed = frozenset(selected.aggregates.index(each) for each in self._ordering_aggregates())
         means = selected.use_means(self.domain, needed)
@@ -414,4 +416,4 @@ class _SelectReader:
 def _functions() -> str:
     """Return what to ask instead of an unknown function."""
     *others, last = dict.fromkeys(each.function for each in FORMS)
-    return f"ask {', '.join(others)} or {last} of an attribute"
+    return f"the aggregates are {', '.join(others)} and {last} of an attribute"

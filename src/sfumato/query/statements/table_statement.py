@@ -100,7 +100,7 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     select = parsed(text)
     if isinstance(select, exp.SetOperation):
         raise _with_remedy(
-            refuse(text, select, "UNION and the like are no part of the grammar; ask each statement by itself"),
+            refuse(text, select, "UNION and the like are no part of the grammar: each SELECT is a question of its own"),
             text,
             schema,
         )

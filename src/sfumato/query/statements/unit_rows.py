@@ -224,7 +224,7 @@ class UnitRows:
             case exp.Exists() | exp.In() if isinstance(node, exp.Exists) or node.args.get("query") is not None:
                 given = "EXISTS" if isinstance(node, exp.Exists) else "a SELECT after IN"
                 reason = f"{given} stands by itself in WHERE, joined to other conditions by AND"
-                raise refuse(self.text, node, f"{reason}; for OR ask two statements and add their numbers of rows")
+                raise refuse(self.text, node, f"{reason}; of an OR, add the numbers of rows of two statements")
             case exp.Rand() | exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime():
                 raise refuse(self.text, node, "chance and the time of day are no part of a row")
             case exp.Count(this=exp.Distinct(expressions=[column])) if self.is_unit(column):
