@@ -108,6 +108,7 @@ def test_functions_that_change_nothing_ask_the_column(shop):  # noqa: F811
         ("ROUND(paid, weight)", "round to a whole number of digits|number stands here|literal"),
         ("CAST(kind AS INTEGER)", "the declared values of 'kind' are not all numbers; use CASE WHEN"),
         ("DATEDIFF('month', day, day)", "only days are counted between dates"),
+        ("DATEDIFF(day, day)", "write DATEDIFF\\('day', a, b\\) for the days from a to b"),
         ("SQRT(paid)", "of a row compute with attributes"),
         ("paid + 'x'", "a number stands here; choose texts by CASE"),
         ("DATE '2024-01-01' - day", "days are counted between two dates of a row"),

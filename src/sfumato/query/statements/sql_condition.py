@@ -248,7 +248,9 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
         trees = sqlglot.parse(read, read="duckdb")
     except sqlglot.errors.ParseError as error:
         place = unreadable(error)
-        raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
+        two = re.search(r"\bdate_?diff\s*\(\s*[^,()]+,[^,()]+\)", text, re.IGNORECASE)
+        remedy = "; write DATEDIFF('day', a, b) for the days from a to b" if two else ""
+        raise QueryError(f"{place}: this is not SQL that can be read{remedy}", culprit=place) from None
     except sqlglot.errors.TokenError:
         place = unclosed(text)
         raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
