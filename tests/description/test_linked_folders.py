@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
+from sfumato.description.schema_fit import draft_source
 from sfumato.engine.open import open_table
 
 RANDOM = np.random.default_rng(5)
@@ -283,3 +285,10 @@ def test_a_table_that_repeats_an_id_is_no_list_of_people() -> None:
     found = drafted(tables)
     assert found.document["unit"] == {"id": "patient_id"}
     assert any("write unit: {id: patient_id, table: TABLE}" in note for note in found.notes)
+
+
+def test_notes_in_a_folder_are_no_table(tmp_path: Path) -> None:
+    (tmp_path / "patients.csv").write_text("patient_id,sex\n1,f\n2,m\n")
+    (tmp_path / "visits.csv").write_text("patient_id,ward\n1,a\n1,b\n")
+    (tmp_path / "README.txt").write_text("notes of nobody\n")
+    assert list(draft_source([str(tmp_path)]).document["tables"]) == ["patients", "visits"]

@@ -543,6 +543,15 @@ def test_schema_names_columns_in_order(table, rows):
     assert tuple(column.name for column in columns) == tuple(rows[0])
 
 
+def test_distinct_texts_are_those_of_a_column(table, rows):
+    words = {row["word"] for row in rows} - {None}
+    assert set(table.distinct_texts("word")) == words
+    some = [*sorted(words)[:2], "no such word"]
+    assert set(table.distinct_texts("word", some)) == set(some[:2])
+    with pytest.raises(TableError):
+        table.distinct_texts("nowhere")
+
+
 def test_profile_tells_the_owner_what_is_there(table, adapter, rows):
     profiles = {profile.column.name: profile for profile in table.profile(30)}
     assert list(profiles) == list(rows[0])

@@ -162,9 +162,8 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
     if len(places) == 1:
         if not listed[0].is_dir():
             raise InputError(f"there is no folder {places[0]}", culprit=places[0])
-        listed = sorted(
-            each for each in listed[0].iterdir() if each.name.lower().endswith((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
-        )
+        endings = tuple(each for each in (*CSV_SUFFIXES, *PARQUET_SUFFIXES) if ".txt" not in each)  # notes end in .txt
+        listed = sorted(each for each in listed[0].iterdir() if each.name.lower().endswith(endings))
     files: dict[str, Path] = {}
     for path in listed:
         name = table_name(path)
