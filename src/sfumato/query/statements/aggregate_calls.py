@@ -86,10 +86,9 @@ def without_mode(select: Any) -> Any:  # noqa: ANN401
     assert item is not None
     name = item.alias or f"mode({column.sql(dialect='duckdb', normalize_functions=False)})".replace('"', "")
     fresh = select.copy()
-    count = exp.Count(this=exp.Star())
-    fresh.set("expressions", [exp.alias_(column.copy(), name, quoted=True), count])
+    fresh.set("expressions", [exp.alias_(column.copy(), name, quoted=True), exp.Count(this=exp.Star())])
     fresh.set("group", exp.Group(expressions=[one]))
-    fresh.set("order", exp.Order(expressions=[exp.Ordered(this=count.copy(), desc=True)]))
+    fresh.order_by("COUNT(*) DESC", copy=False, dialect="duckdb")
     fresh.set("limit", exp.Limit(expression=one.copy()))
     return fresh.where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null())), copy=False)
 

@@ -41,8 +41,8 @@ def _edges(attribute: Numeric | Dated, code: int) -> tuple[str, str | None, str 
         begins, ends = (datetime.fromordinal(at // DAY) + timedelta(seconds=at % DAY) for at in attribute.span(code))
         return f"TIMESTAMP '{begins}'", None, f"TIMESTAMP '{ends}'"
     if isinstance(attribute, Date):
-        begin, stop = attribute.span(code)
-        first, last, after = (f"DATE '{date.fromordinal(day)}'" for day in (begin, stop - 1, stop))
+        start, stop = attribute.span(code)
+        first, last, after = (f"DATE '{date.fromordinal(day)}'" for day in (start, stop - 1, stop))
     elif isinstance(attribute, Integer):
         low, high = attribute.bounds(code)
         first, last, after = str(low), str(high), str(high + 1)

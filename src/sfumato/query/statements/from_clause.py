@@ -162,10 +162,9 @@ def _joined_rows(
         raise refuse(text, select, "say FROM which table")
     joins = select.args.get("joins") or []
     drafts = swap_right_join(source, joins, [_drafted(text, each.this, schema, known) for each in (source, *joins)])
-    nodes = [source.this, *(join.this for join in joins)]
     if len({part.alias.casefold() for part in drafts}) != len(drafts):
         raise refuse(text, source, "two tables have one name; give one of them another by AS")
-    parts = _named_apart(text, select, schema, nodes, drafts)
+    parts = _named_apart(text, select, schema, [each.this for each in (source, *joins)], drafts)
     rows = UnitRows(text, schema, [], parts[0].view, known)
     where = None if select.args.get("where") is None else select.args["where"].this
     links = list(zip([source.this, *joins], parts, strict=True))
