@@ -72,7 +72,7 @@ class Source:
     @property
     def tables(self) -> bool:
         """True if it has tables under their own names, each of whose columns has one name."""
-        return (self.trips or self.people or self.stops) and "LEFT JOIN" not in self.forms
+        return (self.trips or self.people or self.stops) and not {"LEFT JOIN", "RIGHT JOIN"} & set(self.forms)
 
 
 STYLES = {"table": "table.a", "quotes": '"a"'}
@@ -219,8 +219,7 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
             piece(f"{name} IS NOT NULL", "IS NULL", "NOT"),
         ]
     if source.trips:
-        levels = "LEFT JOIN" not in source.forms  # whose right side has no hierarchies
-        found += [each for each in _trip_conditions(chance) if levels or "level(a)" not in each.forms]
+        found += _trip_conditions(chance)
     if source.people:
         found += [
             piece("sex = 'F'", "="),
@@ -364,7 +363,7 @@ def keys(source: Source) -> list[Piece]:
                 piece(named, "CASE x WHEN"),
             ]
             found += [piece(case, "CASE WHEN"), piece("CASE WHEN flag THEN 'yes' END", "CASE WHEN")]
-    return [each for each in found if "LEFT JOIN" not in source.forms or "level(a)" not in each.forms]
+    return found
 
 
 def items(source: Source, chance: random.Random) -> list[Piece]:
@@ -467,7 +466,7 @@ def _filtered(source: Source, chance: random.Random) -> Iterator[Piece]:
         yield Piece(*share, ("COUNT_IF(...)",), "real")
     for name in source.integers:
         yield piece(f"COUNT(DISTINCT {name})", "COUNT(DISTINCT a)", check="exact")
-    if source.trips and "LEFT JOIN" not in source.forms:
+    if source.trips:
         kinds = "COUNT(DISTINCT CASE WHEN kind <> '(other)' THEN kind END)"
         yield piece("COUNT(DISTINCT kind)", "COUNT(DISTINCT a)", plain=kinds, check="exact")
         yield piece("COUNT(DISTINCT day)", "COUNT(DISTINCT a)", check="exact")
@@ -574,6 +573,8 @@ LINKED = [
            person="trips.person", joined=("trips.person = people.person",)),
     Source("trips JOIN people ON people.person = trips.person AND people.town >= 2", ("ON ... AND a >= 1",), ("age",),
            trips=True, people=True, person="trips.person"),
+    Source("trips RIGHT JOIN people ON trips.person = people.person", ("RIGHT JOIN",), ("age", "town"), trips=True,
+           people=True, person="people.person"),
     Source("people LEFT JOIN trips USING (person)", ("LEFT JOIN",), ("age", "town"), trips=True, people=True),
     Source("stops JOIN trips USING (trip)", ("JOIN ... USING (id)",), ("wait", "age"), trips=True, stops=True,
            person="trips.person"),
