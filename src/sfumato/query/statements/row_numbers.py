@@ -47,6 +47,10 @@ COMPUTED_OF_ROW: Final = (
 )
 
 
+_NO_TEXT = "a number stands here; choose texts by CASE WHEN a = 1 THEN 'x' ELSE 'y' END"
+_OPERATORS = {"add": Operator.PLUS, "sub": Operator.MINUS, "mul": Operator.TIMES}
+
+
 @dataclass(frozen=True)
 class RowNumbers:
     """A reader of arithmetic and functions over the numbers of one row.
@@ -71,9 +75,7 @@ class RowNumbers:
 
         match node:
             case exp.Literal() if node.is_string:
-                raise refuse(
-                    self.text, node, "a number stands here; choose texts by CASE WHEN a = 1 THEN 'x' ELSE 'y' END"
-                )
+                raise refuse(self.text, node, _NO_TEXT)
             case exp.Cast(this=exp.Literal()) if node.is_type(*exp.DataType.TEMPORAL_TYPES):
                 raise refuse(self.text, node, "days are counted between two dates of a row: DATEDIFF('day', a, b)")
             case exp.Literal() | exp.Neg(this=exp.Literal()):
@@ -81,8 +83,7 @@ class RowNumbers:
             case exp.Neg(this=inner):
                 return Arithmetic(Operator.MINUS, Constant(Fraction(0)), self.operand(inner))
             case exp.Add() | exp.Sub() | exp.Mul():
-                how = {exp.Add: Operator.PLUS, exp.Sub: Operator.MINUS, exp.Mul: Operator.TIMES}[type(node)]
-                return Arithmetic(how, self.operand(node.this), self.operand(node.expression))
+                return Arithmetic(_OPERATORS[node.key], self.operand(node.this), self.operand(node.expression))
             case exp.Div():
                 return times(self.operand(node.this), 1 / self._divisor(node))
             case exp.IntDiv():
