@@ -230,6 +230,7 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
             piece("NOT sex ILIKE 'm'", "ILIKE", "NOT"),
             piece("town >= 2", ">="),
         ]
+        found += _text_conditions() if source.rich else []
     if source.stops:
         found += [piece("gate = 'A'", "="), piece("gate IN ('A', 'B')", "IN (...)"), piece("wait * 2 >= 31", "a + 1")]
     if source.rich and source.trips:
@@ -312,6 +313,26 @@ def _trip_conditions(chance: random.Random) -> Iterator[Piece]:
     yield piece("EXTRACT(HOUR FROM seen) BETWEEN 8 AND 17", "EXTRACT(HOUR FROM t)")
     yield piece("weekday(day) = 'Sunday'", "weekday(d)", plain="DAYNAME(day) = 'Sunday'")
     yield piece("start >= DATE '2023-06-01'", "DATE '2023-03-01'")
+
+
+def _text_conditions() -> list[Piece]:
+    """Return comparisons of functions of a declared text."""
+    return [
+        piece("UPPER(sex) = 'F'", "UPPER(a)"),
+        piece("LOWER(sex) <> 'm'", "LOWER(a)"),
+        piece("TRIM(sex) = 'F'", "TRIM(a)"),
+        piece("SUBSTRING(sex, 1, 1) = 'M'", "SUBSTRING(a, 1, 1)"),
+        piece("LEFT(sex, 1) IN ('F', 'M')", "LEFT(a, 1)"),
+        piece("RIGHT(sex, 1) <> 'F'", "RIGHT(a, 1)"),
+        piece("REPLACE(sex, 'F', 'x') = 'x'", "REPLACE(a, 'x', 'y')"),
+        piece("REVERSE(sex) = 'M'", "REVERSE(a)"),
+        piece("LENGTH(sex) = 1", "LENGTH(a)"),
+        piece("CONCAT(sex, '-', sex) = 'F-F'", "CONCAT(a, b)"),
+        piece("COALESCE(sex, 'x') <> 'F'", "COALESCE(a, 'x')"),
+        piece("NULLIF(sex, 'F') IS NULL", "NULLIF(a, 'x')"),
+        piece("sex SIMILAR TO '[A-F]'", "SIMILAR TO"),
+        piece("REGEXP_MATCHES(sex, '^M')", "REGEXP_MATCHES"),
+    ]
 
 
 def keys(source: Source) -> list[Piece]:

@@ -41,6 +41,7 @@ from sfumato.domain.view import (
 )
 from sfumato.errors import DomainError, SfumatoError
 from sfumato.privacy.loss import Loss, exact
+from sfumato.query.statements.declared_values import is_text_function, text_constant
 from sfumato.query.statements.sql_condition import Place, number, read_condition, refuse
 from sfumato.vault import schema_vault
 from sfumato.vault.schema_vault import SchemaVault
@@ -305,7 +306,9 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
         return not isinstance(node.this, exp.Literal)
     if isinstance(node, exp.Cast):  # casts of texts to dates are literals
         return not isinstance(node.this, exp.Literal) and not node.is_type(*exp.DataType.TEMPORAL_TYPES)
-    return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
+    if isinstance(node, exp.Paren):
+        return is_value(node.this)
+    return isinstance(node, kinds) or is_text_function(node)
 
 
 def constant(node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
@@ -390,7 +393,7 @@ def with_constants(node: Any) -> Any:  # noqa: ANN401
     fresh = None
     for name, value in node.args.items():
         for place, part in enumerate(value if isinstance(value, list) else [value]):
-            literal = constant(part) if isinstance(part, exp.Binary | exp.Paren) else None
+            literal = text_constant(part) or (constant(part) if isinstance(part, exp.Binary | exp.Paren) else None)
             if literal is not None:
                 fresh = node.copy() if fresh is None else fresh
                 old = fresh.args[name][place] if isinstance(value, list) else fresh.args[name]

@@ -15,6 +15,7 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.privacy.loss import exact
 from sfumato.query.statements.cut_cells import CutCellError
+from sfumato.query.statements.declared_values import matching
 from sfumato.query.statements.three_valued_logic import (
     Comparison,
     Condition,
@@ -301,8 +302,8 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
             return (met if truth else ~met).known
         case exp.Column():
             return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
-        case exp.Like(this=column, expression=pattern) | exp.ILike(this=column, expression=pattern):
-            met = _alike(text, column, pattern, domain, any_case=isinstance(node, exp.ILike))
+        case exp.Like() | exp.ILike() | exp.SimilarTo() | exp.RegexpLike():
+            met = _alike(text, node, domain)
             return ~met if node.args.get("negate") else met
         case _:
             return _comparison(text, node, domain)
@@ -402,8 +403,11 @@ def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Con
         raise
 
 
-def _alike(text: str, column: Any, pattern: Any, domain: Domain, *, any_case: bool) -> Condition:  # noqa: ANN401
+def _alike(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
     """Return where a text matches a pattern, which the declared values decide."""
+    from sqlglot import exp
+
+    column, pattern = node.this, node.expression
     name, written = _column(text, column, domain), literal(text, pattern)
     attribute = next((each for each in domain if each.name == name), None)
     values = attribute.values if isinstance(attribute, Categorical) else ()
@@ -412,10 +416,16 @@ def _alike(text: str, column: Any, pattern: Any, domain: Domain, *, any_case: bo
         raise refuse(text, column, "LIKE compares an attribute of declared text with a pattern such as 'PROMO%'")
     if attribute.unknown is Unknown.CATEGORY:
         raise refuse(text, column, f"{name!r} has a cell for texts that are not declared; name values with = or IN")
-    wildcards = {"%": ".*", "_": "."}
-    expression = "".join(wildcards.get(letter) or re.escape(letter) for letter in written)
-    matches = re.compile(expression, re.DOTALL | (re.IGNORECASE if any_case else 0)).fullmatch
-    met = [each for each in texts if matches(each)]
+    if isinstance(node, exp.SimilarTo | exp.RegexpLike):
+        try:
+            met = matching(texts, f"^(?:{written})$" if isinstance(node, exp.SimilarTo) else written)
+        except QueryError as error:
+            raise refuse(text, pattern, str(error)) from None
+    else:
+        wildcards = {"%": ".*", "_": "."}
+        expression = "".join(wildcards.get(letter) or re.escape(letter) for letter in written)
+        any_case = re.IGNORECASE if isinstance(node, exp.ILike) else 0
+        met = [each for each in texts if re.fullmatch(expression, each, re.DOTALL | any_case)]
     if met:
         return among(domain, name, met)
     present = compare(domain, name, Comparison.EQUAL, texts[0])

@@ -29,7 +29,8 @@ from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import Declared, Renamed
 from sfumato.domain.view import Computed, Filter, KeyColumn, View
-from sfumato.errors import SfumatoError
+from sfumato.errors import QueryError, SfumatoError
+from sfumato.query.statements.declared_values import is_text_function, text_value
 from sfumato.query.statements.derived_columns import (
     cut_at,
     has_declared_cells,
@@ -308,7 +309,18 @@ class UnitRows:
                 raise refuse(self.text, node, "a window looks at rows of other units")
             case exp.Query() | exp.Subquery():
                 raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
-        return built(self.text, node, lambda: self._numbers.expression(node))
+        texts = self._level_labels(node) or built(self.text, node, lambda: text_value(self, node))
+        return built(self.text, node, lambda: self._numbers.expression(node)) if texts is None else texts
+
+    def _level_labels(self, node: Any) -> Labels | None:  # noqa: ANN401
+        """Return the labels of a level of a hierarchy that is called like a function of texts."""
+        if not is_text_function(node):
+            return None
+        try:
+            level = level_of(self.text, self._with_lowered_parts(node), self.view.domain)
+        except QueryError:
+            return None
+        return None if level is None else labels_of(self.view.domain.grouping(level))
 
     @property
     def _numbers(self) -> RowNumbers:
