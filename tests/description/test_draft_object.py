@@ -217,3 +217,38 @@ def test_a_number_for_missing_values_takes_part_in_no_bin() -> None:
     assert draft["bmi"].body["edges"][-1] > 400
     draft["bmi"].missing(500.5)
     assert draft["bmi"].body["edges"][-1] < 60
+
+
+def test_values_of_the_table_are_a_finding_also_if_some_are_spellings_or_labels_of_other_cells() -> None:
+    states = ["no"] * 60 + ["NO"] * 30 + ["yes"] * 30 + ["rare"] + ["(other)"] * 30
+    draft = sf.describe(pa.table({"state": states}))
+    assert draft.document["attributes"]["state"]["values"] == ["no", "rare", "yes"]
+    assert draft.risks == ("values",)
+    assert str(draft.findings[0]).count("state (1 of 3)") == 1
+
+
+def test_facts_that_a_column_without_its_codes_reads_off_the_table_are_findings() -> None:
+    ages = [str(21 + place % 57) if place % 9 else "unknown" for place in range(400)]
+    numbers = [place % 97 + 0.25 for place in range(400)]
+    kinds = ["a", "b", "c", "x"] * 99 + ["d", "e", "f", "g"]
+    draft = sf.describe(pa.table({"age": ages, "number": numbers, "kind": kinds}))
+    draft["age"].missing("unknown")
+    draft["number"].missing(96.25)
+    draft["kind"].missing("x")
+    found = {str(finding.kind): list(finding.columns) for finding in draft.findings}
+    assert found == {"values": ["kind"], "bounds": ["age"], "bins": ["number"]}
+    draft["age"].bounds(0, 110)
+    assert "bounds" not in draft.risks
+    with pytest.raises(DomainError, match="values"):
+        draft.accept(by="Ann Lee", confirm=["bins"])
+
+
+def test_a_list_of_the_values_of_a_table_stays_a_finding_without_a_code(tmp_path: Path) -> None:
+    people = pa.table({"person_id": list(range(60)), "kind": ["a", "b", "x"] * 18 + ["c", "d", "e"] * 2})
+    visits = pa.table({"person_id": list(range(60)) * 2, "cost": [place % 50 + 0.5 for place in range(120)]})
+    draft = sf.describe_tables({"people": people, "visits": visits})
+    draft["visits"].most_rows(2)
+    assert "values" in draft.risks
+    draft["people"]["kind"].missing("x")
+    assert draft.document["tables"]["people"]["attributes"]["kind"]["values"] == ["a", "b", "c", "d", "e"]
+    assert "values" in draft.risks

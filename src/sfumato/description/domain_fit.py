@@ -155,11 +155,11 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
 
 def draft_without(
     table: ProtectedTable, name: str, codes: Sequence[str | float], csv: CsvFormat | None = None
-) -> dict[str, Any] | None:
-    """Draft a column without values that stand for a missing one, as a domain document describes it.
+) -> Draft | None:
+    """Draft one column of a table without values that stand for a missing one.
 
     Returns:
-        None if the column cannot be described, or is left out.
+        The draft of a table with this column alone; None if the column cannot be described, or is left out.
     """
     column = table.values(name)
     texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
@@ -169,11 +169,9 @@ def draft_without(
     cleaned = pc.if_else(missing, None, texts if pa.types.is_string(column.type) else column)
     (profile,) = open_table(pa.table({name: cleaned})).profile(MOST_VALUES)
     try:
-        drafted = draft_profiles((replace(profile, repeats=()),))
+        return draft_profiles((replace(profile, repeats=()),))
     except TableError:
         return None
-    body: dict[str, Any] | None = drafted.document()["attributes"].get(name)
-    return body
 
 
 def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:

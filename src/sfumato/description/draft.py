@@ -246,9 +246,23 @@ class TableDraft:
         if body != self._drafted_bodies.get(name):
             return None
         drafted = draft_without(self.table, name, codes, self._csv)
-        if drafted is not None:
-            self._drafted_bodies[name] = {**drafted, "missing": list(codes), "nullable": True}
-        return drafted
+        if drafted is None:
+            return None
+        redrafted: dict[str, Any] = drafted.document()["attributes"][name]
+        self._drafted_bodies[name] = {**redrafted, "missing": list(codes), "nullable": True}
+        self._record_facts(name, drafted)
+        return redrafted
+
+    def _record_facts(self, name: str, drafted: Draft) -> None:
+        """Record what a new draft of a column read off the table, instead of what the old one did."""
+        record, facts = self.document["drafted"], drafted.document()["drafted"]["findings"]
+        findings = {
+            kind: {column: digest for column, digest in columns.items() if column != name}
+            for kind, columns in record["findings"].items()
+        }
+        for kind, columns in facts.items():
+            findings.setdefault(kind, {}).update(columns)
+        self.document = {**self.document, "drafted": {**record, "findings": findings}}
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document, unless they make no sense."""

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from sfumato.description.sensitive_columns import FindingKind, People, detail_of, people_of, sensitive_kind
 from sfumato.domain import Attribute, Categorical, Dated, Domain, Integer, Real
+from sfumato.domain.attribute import EXTRA
 from sfumato.domain.unit import Drafted
 from sfumato.engine.port import Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
@@ -251,6 +252,8 @@ def domain_findings(domain: Domain, table: ProtectedTable | None) -> tuple[Descr
         elif domain.drafted is None:
             stated = _stated(attribute, profile) if domain.draft else _declared_by_hand(attribute, profile)
             facts += [fact for fact in stated if fact[0] in (FindingKind.VALUES, FindingKind.BOUNDS)]
+        elif attribute.name in domain.drafted.findings.get(FindingKind.VALUES, {}):  # also if only codes were taken out
+            facts += [fact for fact in _stated(attribute, profile) if fact[0] is FindingKind.VALUES]
     return grouped(facts)
 
 
@@ -271,11 +274,10 @@ def _stated(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
     """Yield facts that an attribute of a draft states."""
     name = attribute.name
     if isinstance(attribute, Categorical):
-        listed = set(map(str, attribute.values))
-        if profile.values is not None and {str(value) for value in profile.values} == listed:
-            rare = sum(times < RARE for times in profile.counts) if profile.counts else len(listed)
-            if len(listed) > _TWO and rare:
-                yield FindingKind.VALUES, name, f"{rare} of {len(listed)}"
+        rows = _rows_by_value(attribute, profile)
+        rare = sum(times < RARE for times in rows.values())
+        if len(rows) > _TWO and rare and set(rows) == set(map(str, attribute.values)):
+            yield FindingKind.VALUES, name, f"{rare} of {len(rows)}"
         return
     numbers = profile if profile.numbers is None else profile.numbers
     if isinstance(attribute, Real):
@@ -288,6 +290,21 @@ def _stated(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
             yield FindingKind.BINS, name, ""
         elif ends := _extremes(attribute, numbers):
             yield FindingKind.BOUNDS, name, " and ".join(ends)
+
+
+def _rows_by_value(attribute: Categorical, profile: Profile) -> dict[str, int]:
+    """Return the number of rows with each value of a table, or 0 if it is unknown.
+
+    Spellings count for their value.  Codes for missing values do not count, nor do labels that any attribute has.
+    """
+    spellings, uncounted = dict(attribute.spellings), {*EXTRA, *map(str, attribute.missing)}
+    values = profile.values or ()
+    rows: dict[str, int] = {}
+    for value, times in zip(map(str, values), profile.counts or (0,) * len(values), strict=True):
+        if value not in uncounted:
+            listed = spellings.get(value, value)
+            rows[listed] = rows.get(listed, 0) + times
+    return rows
 
 
 def _extremes(attribute: Integer | Real, profile: Profile) -> list[str]:
