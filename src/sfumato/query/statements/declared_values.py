@@ -11,17 +11,15 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from sfumato.domain import Attribute, Categorical, Integer, Unknown
 from sfumato.domain.attribute import null_code
 from sfumato.domain.expression import Cases, Constant, Expression, Labels
 from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
 from sfumato.domain.predicate import Any as AnyOf
+from sfumato.domain.view import View
 from sfumato.errors import QueryError
-
-if TYPE_CHECKING:
-    from sfumato.query.statements.unit_rows import UnitRows
 
 _Literal = str | bool | int | Fraction
 _Results = dict[_Literal | None, dict[tuple[int, ...], list[int]]]
@@ -31,6 +29,18 @@ _MOST_RESULTS = 1000  # different results, each of which is a label
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,18}")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+
+
+class _Rows(Protocol):
+    """Rows of a statement, as :class:`sfumato.query.statements.unit_rows.UnitRows` has them."""
+
+    view: View
+
+    def attribute(self, node: Any) -> str:  # noqa: ANN401
+        """Return the attribute of the view that a column names."""
+
+    def lowered(self, node: Any) -> Any:  # noqa: ANN401
+        """Return a node in attributes of the view."""
 
 
 def codes_meeting(
@@ -101,7 +111,7 @@ def text_constant(node: Any) -> Any:  # noqa: ANN401
     return exp.Literal.string(value) if isinstance(value, str) else None
 
 
-def text_value(rows: UnitRows, node: Any) -> Expression | None:  # noqa: ANN401
+def text_value(rows: _Rows, node: Any) -> Expression | None:  # noqa: ANN401
     """Return the labels, or the numbers, that a function of declared texts gives each row.
 
     Returns:
@@ -157,7 +167,7 @@ def _met(names: Sequence[str], combinations: Mapping[tuple[int, ...], list[int]]
     return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
 
-def _is_text(rows: UnitRows, node: Any) -> bool:  # noqa: ANN401
+def _is_text(rows: _Rows, node: Any) -> bool:  # noqa: ANN401
     """Return whether a node is about texts: a function of them, or one of any values that is given texts."""
     from sqlglot import exp
 
@@ -177,7 +187,7 @@ def _is_text(rows: UnitRows, node: Any) -> bool:  # noqa: ANN401
     return is_text_function(node)
 
 
-def _with_columns(rows: UnitRows, node: Any) -> Any:  # noqa: ANN401
+def _with_columns(rows: _Rows, node: Any) -> Any:  # noqa: ANN401
     """Return a function of columns of the view alone: CASE and CAST inside become such columns."""
     from sqlglot import exp
 
