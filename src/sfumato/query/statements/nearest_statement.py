@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from sfumato.errors import SfumatoError
 from sfumato.query.statements.aggregate_calls import mode_column
 from sfumato.query.statements.cut_cells import CutCellError
-from sfumato.query.statements.sql_condition import Place, parsed, place_of
+from sfumato.query.statements.sql_condition import Place, parsed, place_at, place_of
 from sfumato.query.statements.table_joins import conjuncts
 
 _DATE = re.compile(r"CAST\(('[^']*') AS (DATE|TIMESTAMP)\)")
@@ -49,6 +49,34 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
         yield _asking(select, [exp.Count(this=exp.Star())], [])
     for table in select.find_all(exp.Table):
         yield exp.select("COUNT(*)").from_(table.copy()).sql(dialect="duckdb")
+
+
+def corrected(text: str, place: object, names: Sequence[str]) -> Iterator[str]:
+    """Yield statements in which a declared name replaces the unknown name at a place that resembles it.
+
+    Args:
+        text: the statement.
+        place: of the refusal; anything else yields nothing.
+        names: the declared names of columns and tables.
+    """
+    from difflib import get_close_matches
+
+    from sqlglot import tokenize
+
+    if not isinstance(place, Place):
+        return
+    declared = {name.casefold(): name for name in names}
+    tokens = list(tokenize(text, read="duckdb"))
+    after = [each for each in tokens if place_at(text, each.start) >= place]
+    for token in after[:3:2] if len(after) > 1 and after[1].text == "." else after[:1]:
+        if token.text.casefold() in declared:
+            continue
+        for near in get_close_matches(token.text.casefold(), list(declared), n=2):
+            name = declared[near] if declared[near].isidentifier() else f'"{declared[near]}"'
+            fresh = text
+            for same in reversed([each for each in tokens if each.text == token.text]):
+                fresh = f"{fresh[: same.start]}{name}{fresh[same.end + 1 :]}"
+            yield fresh
 
 
 def _with_left_joins(select: Any) -> str:  # noqa: ANN401

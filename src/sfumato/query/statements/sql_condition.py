@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -34,6 +35,7 @@ _QUOTED = re.compile(
 )
 _TOP = re.compile(r"(\bSELECT\s+(?:DISTINCT\s+)?)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
+_WORDS_TRIED = 3  # before a place that cannot be read, in quotes
 _DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
 MIRRORED = {
     Comparison.LESS: Comparison.GREATER,
@@ -43,7 +45,7 @@ MIRRORED = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Place:
     """Line and column of a statement, both from 1."""
 
@@ -72,7 +74,7 @@ def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN
     keyword = _KEYWORDS.get(clause, clause.rstrip("_").upper())
     at = _start(node)
     words = [token.start for token in tokenize(text, read="duckdb") if token.text.upper() == keyword]
-    place = _at(text, max((start for start in words if start <= at), default=at))
+    place = place_at(text, max((start for start in words if start <= at), default=at))
     reason = "ask one table, without JOIN" if clause == "joins" else f"{keyword} is no part of what can be asked"
     return QueryError(f"{place}: {reason}", culprit=place)
 
@@ -89,10 +91,23 @@ def written_arguments(text: str, node: Any) -> int:  # noqa: ANN401
     return arguments
 
 
+def _word_to_quote(text: str, place: Place) -> str | None:
+    """Return the word of SQL at or before a place that makes the text readable once it is quoted; None if none does."""
+    import sqlglot
+
+    tokens = [token for token in sqlglot.tokenize(text, read="duckdb") if place_at(text, token.start) <= place]
+    for token in reversed(tokens[-_WORDS_TRIED:]):
+        quoted = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'
+        with suppress(sqlglot.errors.SqlglotError):
+            if token.text.isidentifier() and sqlglot.parse(quoted, read="duckdb"):
+                return str(token.text)
+    return None
+
+
 def unclosed(text: str) -> Place:
     """Return where the first quote or comment opens that is not closed; the start, where all are."""
     opened = (match.start() for match in _QUOTED.finditer(text) if match["open"])
-    return _at(text, next(opened, 0))
+    return place_at(text, next(opened, 0))
 
 
 def unreadable(error: Any) -> Place:  # noqa: ANN401
@@ -103,7 +118,7 @@ def unreadable(error: Any) -> Place:  # noqa: ANN401
 
 def place_of(text: str, node: Any) -> Place:  # noqa: ANN401
     """Return where a node of a parsed statement begins."""
-    return _at(text, _start(node))
+    return place_at(text, _start(node))
 
 
 def _start(node: Any) -> int:  # noqa: ANN401
@@ -118,7 +133,8 @@ def _start(node: Any) -> int:  # noqa: ANN401
     return 0
 
 
-def _at(text: str, start: int) -> Place:
+def place_at(text: str, start: int) -> Place:
+    """Return the place of a character."""
     before = text[:start]
     return Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
@@ -249,8 +265,11 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
         trees = sqlglot.parse(read, read="duckdb")
     except sqlglot.errors.ParseError as error:
         place = unreadable(error)
+        word = _word_to_quote(read, place)
         two = re.search(r"\bdate_?diff\s*\(\s*[^,()]+,[^,()]+\)", text, re.IGNORECASE)
         remedy = "; write DATEDIFF('day', a, b) for the days from a to b" if two else ""
+        if word is not None:
+            remedy = f'; if {word} is a column, write it in double quotes, as it is a word of SQL: "{word}"'
         raise QueryError(f"{place}: this is not SQL that can be read{remedy}", culprit=place) from None
     except sqlglot.errors.TokenError:
         place = unclosed(text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from sfumato.bounded_cache import cached
@@ -167,13 +167,20 @@ def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
 
 def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
     """Return a refusal with the nearest statements that are read, unless it names some already."""
-    from sfumato.query.statements.nearest_statement import at_edges, disjoint_sides, nearest  # most statements are read
+    from sfumato.query.statements.nearest_statement import (
+        at_edges,
+        corrected,
+        disjoint_sides,
+        nearest,
+    )  # most statements are read
 
     if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
     refusal = partial(_refusal, schema=schema)
     remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else disjoint_sides(text, refusal)
-    remedies = remedies or list(islice((each for each in nearest(text, refusal) if refusal(each) is None), 1))
+    names = [name for table in schema for name in (table.name, *(each.name for each in table.attributes))]
+    statements = chain(corrected(text, refused.culprit, names), nearest(text, refusal))
+    remedies = remedies or list(islice((each for each in statements if refusal(each) is None), 1))
     return QueryError(f"{refused}{instead(remedies)}", culprit=refused.culprit, statements=remedies)
 
 
