@@ -219,7 +219,7 @@ def test_a_number_for_missing_values_takes_part_in_no_bin() -> None:
     assert draft["bmi"].body["edges"][-1] < 60
 
 
-def test_values_of_the_table_are_a_finding_also_if_some_are_spellings_or_labels_of_other_cells() -> None:
+def test_spellings_and_labels_of_other_cells_are_findings() -> None:
     states = ["no"] * 60 + ["NO"] * 30 + ["yes"] * 30 + ["rare"] + ["(other)"] * 30
     draft = sf.describe(pa.table({"state": states}))
     assert draft.document["attributes"]["state"]["values"] == ["no", "rare", "yes"]
