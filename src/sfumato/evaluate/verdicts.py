@@ -144,7 +144,7 @@ def _association(result: EvaluationResult, results: Sequence[EvaluationResult]) 
     floor = baseline(results, FLOOR)
     unrelated = "" if floor is None else f"{floor.association_gap[0]:.2f} unrelated columns; "
     members = result.samples["members tested by attacks"][1]
-    figure = f"at most {change:.2f}: {first} \N{MULTIPLICATION SIGN} {second}"
+    figure = f"at most {change:.3f}: {first} \N{MULTIPLICATION SIGN} {second}"
     compared = f"{unrelated}good up to {ASSOCIATION.good}"
     if members < FEWEST_ROWS:
         return Judgement(ASSOCIATION.question, figure, f"needs {FEWEST_ROWS:,} rows", Verdict.UNKNOWN)
