@@ -206,7 +206,7 @@ def whole(count: int) -> dict[str, float]:
         Path(folder, "domain.yaml").write_text(dump(few[0].domain), encoding="utf-8")
         command = ["evaluate", "members.parquet", "others.parquet", "--domain", "domain.yaml", "--claim", "none"]
         command += ["--holdout", "controls.parquet", "--out", "page.html", "--overwrite"]
-        load = "import altair, scipy.stats, sklearn.ensemble, sfumato.app.cli.evaluate, sfumato.evaluate"
+        load = "import altair, scipy.stats, sklearn.ensemble, sfumato.app.cli.judge.evaluate, sfumato.evaluate"
         subprocess.run([sys.executable, "-c", load], check=True)  # compiled once, as they are once installed
         program = [sys.executable, "-m", "sfumato", *command]
         found = []

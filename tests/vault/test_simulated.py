@@ -37,7 +37,7 @@ CODES = np.random.default_rng(1).integers(0, 4, (500, 2))
 # Functions with a parameter of these names: those of a mechanism and of what draws for it, and those whose results
 # are no release (an evaluation of a release, rows of a public model, a simulation that says so).
 SEEDED = {"seed", "entropy", "noise_source", "random_state"}
-ALLOWED = ("privacy/", "local/randomizers/", "local/specs/", "evaluate/", "app/cli/evaluate")
+ALLOWED = ("privacy/", "local/randomizers/", "local/specs/", "evaluate/", "app/cli/judge/")
 ALLOWED_PARTS = {
     "anonymize/clustering/k_member_clustering.py": {"_grow", "_best_join", "_join"},  # a row that a cluster starts at
     "local/protocol/device.py": {"randomize", "simulate", "_drawn"},  # whose reports say that they are simulated

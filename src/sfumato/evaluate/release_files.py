@@ -6,6 +6,7 @@ Understood are a declared value or cell label, runs of them (``first..last``), a
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from bisect import bisect_left, bisect_right
@@ -397,9 +398,10 @@ def _read_text(given: str | Path) -> pa.Table:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A released file with its name and guarantee."""
+    """A released file with its name, its SHA-256 and its guarantee."""
 
     name: str
+    digest: str
     claim: Claim
     release: Released
     oddities: Oddities
@@ -437,7 +439,8 @@ def submissions(
     submitted = []
     for name, claim, path in zip(names, parsed, releases, strict=True):
         release = read_release(path, domain, hierarchies=labels)
-        submitted.append(Submitted(name, claim_of_file(path, claim), release, oddities(path, domain, release)))
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        submitted.append(Submitted(name, digest, claim_of_file(path, claim), release, oddities(path, domain, release)))
     return tuple(submitted)
 
 

@@ -32,8 +32,8 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
         return claim
     try:
         document = read_json(place.read_bytes())
-        stated = _loss(document["codebook"]["guarantee"]["loss"])
-        other = _loss(document.get("loss", document["codebook"]["guarantee"]["loss"]))
+        stated = parse_stated_loss(document["codebook"]["guarantee"]["loss"])
+        other = parse_stated_loss(document.get("loss", document["codebook"]["guarantee"]["loss"]))
     except (OSError, KeyError, TypeError, ValueError, InputError):
         raise InputError(f"{place} is damaged: it states no loss", culprit=place) from None
     if other != stated:
@@ -85,7 +85,7 @@ def claim_of_file(path: Path, claim: Claim | None) -> Claim:
         from sfumato.synthesize.codebook.codebook import read_codebook
 
         try:
-            stated = _loss(read_codebook(path).guarantee.loss)
+            stated = parse_stated_loss(read_codebook(path).guarantee.loss)
         except (InputError, KeyError, ValueError):  # no release of ours, or one that states no loss
             stated = None
     if stated is not None:
@@ -123,8 +123,12 @@ def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
     return claim or Claim(stated)
 
 
-def _loss(document: Mapping[str, Any]) -> Loss:
-    """Return a loss as releases write it."""
+def parse_stated_loss(document: Mapping[str, Any]) -> Loss:
+    """Return a loss as releases write it.
+
+    Raises:
+        KeyError, TypeError, ValueError, InputError: it is none.
+    """
     if not isinstance(document, Mapping):
         raise TypeError
     amounts = {name: str(value) for name, value in document.items() if value is not None}

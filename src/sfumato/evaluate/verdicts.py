@@ -6,9 +6,10 @@ A verdict always stands beside its figure and its thresholds.  A figure that res
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import BASELINES, CEILING, FLOOR, RAW, baseline
@@ -75,6 +76,27 @@ class Judgement:
     figure: str
     compared_with: str
     verdict: Verdict
+    is_risk: bool = False
+
+    def to_json(self) -> dict[str, str | bool]:
+        """Return the judgment as JSON values; :meth:`from_json` reads them."""
+        return {
+            "question": self.question,
+            "this_release": self.figure,
+            "to_compare_with": self.compared_with,
+            "verdict": self.verdict.value,
+            "is_risk": self.is_risk,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Judgement:
+        """Return the judgment that ``to_json`` wrote.
+
+        Raises:
+            KeyError, ValueError: a field is missing, or the verdict is none.
+        """
+        question, figure, compared = (str(value[name]) for name in ("question", "this_release", "to_compare_with"))
+        return Judgement(question, figure, compared, Verdict(value["verdict"]), is_risk=bool(value["is_risk"]))
 
 
 def accuracy_verdicts(result: EvaluationResult, results: Sequence[EvaluationResult]) -> tuple[Judgement, ...]:
@@ -165,11 +187,11 @@ def _learner(result: EvaluationResult, raw: EvaluationResult) -> Judgement:
 def _attack(result: Advantage) -> Judgement:
     interval = result.interval
     figure = f"{interval.low:+.3f} to {interval.high:+.3f}"
-    compared = "no limit is known" if result.bound is None else f"limit {result.bound:.2f}"
+    compared = "no known limit" if result.bound is None else f"limit {result.bound:.2f}"
     if result.bound is not None and interval.low > result.bound:
         verdict = Verdict.BROKEN
     elif result.members.trials < FEWEST_ATTACKED:
         verdict, compared = Verdict.UNKNOWN, f"needs {FEWEST_ATTACKED} people of each kind"
     else:
         verdict = Verdict.LEAK if interval.low > 0 else Verdict.NO_LEAK
-    return Judgement(result.attack.capitalize(), figure, compared, verdict)
+    return Judgement(result.attack.capitalize(), figure, compared, verdict, is_risk=True)

@@ -147,7 +147,7 @@ def evaluate(given: EvaluateOptions) -> None:
 
 
 def _evaluate_linked_tables(given: EvaluateOptions, schema: Path) -> None:
-    from sfumato.app.cli.evaluate_tables import TablesToJudge, evaluate_tables
+    from sfumato.app.cli.judge.evaluate_tables import TablesToJudge, evaluate_tables
 
     if given.domain is not None or given.hierarchy or given.target or given.ledger is not None:
         raise InputError("--schema judges linked tables: it takes no --domain, --hierarchy, --target or --ledger")
@@ -198,8 +198,9 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     verdicts = _verdict_lines(judged(results))
     scores = columns([_score_line(each) for each in results])
     exact_result(
-        {"page": str(out), "releases": [result_json(each) for each in results], "verdicts": verdicts},
-        f"{scores}\n\n{_sample_lines(results)}\n\n{columns(verdicts)}\n\nPage: {out}",
+        {"page": str(out), "releases": [result_json(each) for each in results], "verdicts": verdicts}
+        | {"files": {each.name: each.digest for each in submitted}},
+        f"{scores}\n\n{_sample_lines(results)}\n\n{columns(_without_kinds(verdicts))}\n\nPage: {out}",
         as_json=given.as_json,
     )
 
@@ -215,17 +216,11 @@ def _journal(given: EvaluateOptions) -> tuple[Row, ...]:
 
 
 def _verdict_lines(verdicts: Mapping[str, Sequence[Judgement]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "release": name,
-            "question": each.question,
-            "this_release": each.figure,
-            "to_compare_with": each.compared_with,
-            "verdict": each.verdict.value,
-        }
-        for name, judgements in verdicts.items()
-        for each in judgements
-    ]
+    return [{"release": name} | each.to_json() for name, judgements in verdicts.items() for each in judgements]
+
+
+def _without_kinds(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in line.items() if name != "is_risk"} for line in lines]
 
 
 def _score_line(scores: EvaluationResult) -> dict[str, Any]:

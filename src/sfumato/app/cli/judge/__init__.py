@@ -1,0 +1,1 @@
+"""Commands that judge releases, and the sign-off page."""

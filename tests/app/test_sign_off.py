@@ -1,0 +1,99 @@
+"""The sign-off sheet on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tests.app.test_cli import sfumato
+
+DOMAIN = """sfumato: 1
+unit: row
+attributes:
+  age: {type: integer, minimum: 0, maximum: 99, unknown: clamp}
+  town: {type: categorical, values: [Ulm, Bern, Oslo, Rome], unknown: drop}
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A synthetic file at a quarter of its limit, its holdout and its evaluation."""
+    folder = tmp_path_factory.mktemp("sign-off")
+    rows = [f"{number * 7 % 100},{['Ulm', 'Bern', 'Oslo', 'Rome'][number * number % 4]}" for number in range(1200)]
+    (folder / "people.csv").write_text("\n".join(["age,town", *rows[:600]]))
+    (folder / "others.csv").write_text("\n".join(["age,town", *rows[600:]]))
+    (folder / "people.yaml").write_text(DOMAIN)
+    for epsilon, name in (("1", "made"), ("2", "more")):
+        loss = ("--epsilon", epsilon, *(("--create", "--limit", "4") if name == "made" else ()))
+        out = f"{name}.parquet"
+        sfumato("synthesize", "people.csv", "--domain", "people.yaml", *loss, "--out", out, cwd=folder, code=0)
+    judged = ("evaluate", "people.csv", "made.parquet", "--domain", "people.yaml", "--holdout", "others.csv")
+    told = sfumato(*judged, "--out", "evaluation.html", "--json", cwd=folder, code=0)
+    (folder / "evaluation.json").write_text(told.stdout)
+    return folder
+
+
+def sheet(folder: Path, *more: str, file: str = "made.parquet") -> dict:
+    told = sfumato("sign-off", file, "--html", "sheet.html", "--overwrite", "--json", *more, cwd=folder, code=0)
+    return json.loads(told.stdout)
+
+
+def test_without_evaluation_nothing_is_claimed_about_risk(workspace: Path) -> None:
+    told = sheet(workspace, "--to", "Anyone", "--purpose", "<b>Teaching</b>")
+    page = (workspace / "sheet.html").read_text()
+    assert told["tiles"]["Privacy"] == "Guaranteed"
+    assert told["tiles"]["Risk measured"] == "Not evaluated"
+    assert told["internal"] is False
+    assert "&lt;b&gt;Teaching" in page
+    assert "<script" not in page
+    assert "at most 73 % sure" in page
+    assert "Not checked: no ledger was given" in page
+    for word in (" safe ", "anonymous", "risk-free"):
+        assert word not in page.casefold()
+
+
+def test_the_ledger_fills_budget_and_checks(workspace: Path) -> None:
+    told = sheet(workspace, "--ledger", "people.ledger")
+    page = (workspace / "sheet.html").read_text()
+    assert "<strong>This release 25 %</strong> · before 0 % · later 50 % · left 25 %" in page
+    assert "Ledger verified" in page
+    assert any("accepted" in check["text"] for check in told["checks"])
+    later = sheet(workspace, "--ledger", "people.ledger", file="more.parquet")
+    assert "<strong>This release 50 %</strong> · before 25 % · later 0 %" in (workspace / "sheet.html").read_text()
+    assert later["belief"] == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_an_evaluation_makes_the_sheet_internal(workspace: Path) -> None:
+    told = sheet(workspace, "--evaluation", "evaluation.json")
+    assert told["internal"] is True
+    assert len(told["risk"]) == 4
+    assert told["tiles"]["Risk measured"] != "Not evaluated"
+    assert "Internal: contains figures" in (workspace / "sheet.html").read_text()
+
+
+def test_bad_input_gets_a_sentence_and_no_page(workspace: Path) -> None:
+    def refused(*arguments: str) -> str:
+        told = sfumato("sign-off", *arguments, "--html", "none.html", cwd=workspace, code=2)
+        assert not (workspace / "none.html").exists()
+        return told.stderr
+
+    assert "evaluates other files" in refused("more.parquet", "--evaluation", "evaluation.json")
+    assert "is not what 'sfumato evaluate --json' prints" in refused("made.parquet", "--evaluation", "people.yaml")
+    assert "carry a codebook" in refused("people.csv")
+    assert "there is no ledger" in refused("made.parquet", "--ledger", "absent.ledger")
+
+
+@pytest.mark.parametrize("loss", ['{"epsilon":"0.01"}', '{"epsilon":"many"}', '{"epsilon":"-1"}'])
+def test_a_forged_guarantee_is_refused(workspace: Path, loss: str) -> None:
+    table = pq.read_table(workspace / "made.parquet")
+    held = dict(table.schema.metadata)
+    key = b"sfumato.codebook"
+    forged = held[key].replace(b'"loss":{"epsilon":"1"}', f'"loss":{loss}'.encode())
+    forged = forged.replace(b"epsilon = 1 ", b"epsilon = 0.01 ")
+    assert forged != held[key]
+    pq.write_table(table.replace_schema_metadata({**held, key: forged}), workspace / "forged.parquet")
+    arguments = ("sign-off", "forged.parquet", "--html", "none.html", "--ledger", "people.ledger")
+    told = sfumato(*arguments, cwd=workspace, code=2)
+    assert "does not match the file" in told.stderr or "states a loss that is none" in told.stderr
