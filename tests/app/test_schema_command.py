@@ -181,6 +181,6 @@ def test_what_cannot_be_drafted_is_refused_in_a_sentence(hospital: Path, places:
 
 
 def test_nobody_accepts_a_schema_namelessly(hospital: Path) -> None:
-    with pytest.raises(DomainError, match="name who accepts"):
+    with pytest.raises(DomainError, match="name the person who accepts"):
         accept_schema(hospital / "hospital.yaml", by=" ")
     assert load_schema(hospital / "hospital.yaml").acceptance is None

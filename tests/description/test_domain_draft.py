@@ -176,7 +176,7 @@ def test_an_id_of_people_is_offered_as_the_unit_with_how_many_rows_it_has() -> N
     assert draft.domain.unit == Unit("patient_nbr", rows=2)
     assert "patient_nbr" not in draft.domain
     told = draft.left_out["patient_nbr"]
-    assert "494 values in 800 rows, of one at most 40, of 99 % of them at most 2" in told
+    assert "494 values in 800 rows, at most 40 rows each, and for 99 % of the values at most 2" in told
     assert draft_domain(open_table(encounters().drop_columns("patient_nbr"))).domain.unit == Unit()
 
 
@@ -186,8 +186,8 @@ def test_a_number_of_anything_is_no_person_where_one_value_has_many_rows() -> No
     assert draft.domain.unit == Unit()
     assert "education_num" in draft.domain
     assert draft.hints == {
-        "education_num": "named like an identifier, but 375 of 1,000 rows have one value: if its values are people, it "
-        "belongs into the unit"
+        "education_num": "named like an identifier, but 375 of 1,000 rows have one value: if its values are people, "
+        "make it the unit"
     }
     named = draft_domain(open_table(pa.table({"patient_num": years, "age": [index % 60 for index in range(1000)]})))
     assert named.domain.unit.column == "patient_num"

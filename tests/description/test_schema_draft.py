@@ -125,7 +125,7 @@ def test_people_may_be_named_and_must_be_found() -> None:
     assert any("No table lists every who" in told for told in found.notes)
     with pytest.raises(InputError, match="no table has a column 'whom'"):
         draft_schema("both", opened, unit="whom")
-    with pytest.raises(InputError, match="words of letters"):
+    with pytest.raises(InputError, match="have only letters"):
         draft_schema("a b", opened)
 
 

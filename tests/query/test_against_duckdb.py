@@ -186,7 +186,9 @@ def test_labels_of_groups_are_unique_where_values_are_missing(shop, plain, key, 
 def test_cells_of_one_name_are_refused_before_a_charge(shop):
     spent = shop.remaining.spent
     band = "CASE WHEN gift THEN 'dear' WHEN NOT gift THEN '(missing)' END"
-    with pytest.raises(SfumatoError, match=r"two cells of band are called '\(missing\)'; call one of them otherwise"):
+    with pytest.raises(
+        SfumatoError, match=r"two cells of band are called '\(missing\)'; give one of them another name"
+    ):
         sf.query.sql(shop, f"SELECT {band} AS band, COUNT(*) FROM buys GROUP BY band", loss=LOSS)
     assert shop.remaining.spent == spent
 

@@ -61,8 +61,8 @@ class Draft:
 
     ``dates`` are columns of dates, in the form of a domain document, without their first and last day.  These days are
     facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` are the columns
-    of both.  ``texts`` stand for missing values in some column.  ``findings`` tell the columns that look sensitive, and
-    the facts of the table that the draft states.
+    of both.  ``texts`` are codes for missing values in some column.  ``findings`` are about the columns that look
+    sensitive, and the facts of the table that the draft states.
     """
 
     domain: Domain
@@ -82,7 +82,7 @@ class Draft:
         return (*codes, *(f"{finding}." for finding in self.findings), *left_out, *hints)
 
     def document(self) -> dict[str, Any]:
-        """The document to edit: that of the domain, with the dates in their places."""
+        """Return the document to edit, which is that of the domain with the dates in their places."""
         document = self.domain.describe()
         shared = document.get("missing", [])
         bodies = document["attributes"] | {
@@ -121,7 +121,7 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
         if people is not None and profile.column.name == people.column:
             left_out[people.column] = (
                 f"its values seem to be people, so the draft offers it as the unit: {people}; the draft keeps "
-                f"{people.at_99:,} rows of each, and whoever has more is cut to as many"
+                f"{people.at_99:,} rows of each person, and leaves further rows out"
             )
             continue
         if profile.distinct and (body := date_body(profile, texts)) is not None:
@@ -177,8 +177,8 @@ def draft_without(
 def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
     if dates:
         raise TableError(
-            f"there is nothing but dates ({', '.join(dates)}), whose first and last day are not for a program to read "
-            "off the table: write the domain by hand"
+            f"there is nothing but dates ({', '.join(dates)}), and a draft does not read their first and last day off "
+            "the table: write the domain by hand"
         )
     raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
 
@@ -195,12 +195,12 @@ def _crowd_hint(profile: Profile) -> str | None:
         return None
     return (
         f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one value: if its "
-        "values are people, it belongs into the unit"
+        "values are people, make it the unit"
     )
 
 
 def _renamed(columns: Sequence[Column], hints: Mapping[str, str]) -> dict[str, str]:
-    """Return the hints of columns that the table names otherwise, each before the other hint of the column."""
+    """Return hints about columns whose header is not their name, each before the other hint of the column."""
     renamed = {}
     for column in columns:
         if column.header is not None and column.header != column.name:
@@ -248,7 +248,7 @@ def _attribute(profile: Profile) -> Attribute | str:
 
 
 def _natural(value: object) -> list[tuple[bool, int, str]]:
-    """Digits within codes as numbers: V9 before V10."""
+    """Return a sort key that orders digits within codes as numbers: V9 before V10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", str(value))
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
@@ -273,7 +273,7 @@ def _integer(profile: Profile, low: int, high: int, *, nullable: bool) -> Intege
 
 def _real(profile: Profile, low: float, high: float, *, nullable: bool) -> Real | str:
     if max(abs(low), abs(high)) > _LARGEST:
-        return "numbers beyond 1e307: make those that stand for none missing, or declare a range"
+        return "numbers beyond 1e307: list those that are codes under missing, or declare a range"
     width = rounded_up(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
     grid = [step * width for step in range(first, last + 1)]
@@ -283,7 +283,7 @@ def _real(profile: Profile, low: float, high: float, *, nullable: bool) -> Real 
 
 
 def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
-    """Return round numbers between the tiles, and numbers of the grid that have none of these within its width."""
+    """Return round numbers between the tiles, and the numbers of the grid that are at least its width from them."""
     between = []
     for low, high in pairwise(sorted(set(tiles))):
         step = _round_within(high - low)
@@ -293,19 +293,19 @@ def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
 
 
 def _frequent(profile: Profile) -> set[float]:
-    """Return the numbers that fill one of equally large parts of the rows or several, and that many rows have."""
+    """Return the numbers that fill at least one tile of the rows, and that many rows have."""
     full = Counter(low for low, high in pairwise(profile.tiles) if low == high)
     return {number for number, parts in full.items() if parts * profile.held >= RARE * len(profile.tiles)}
 
 
 def _round_within(width: float) -> float:
-    """The last 1, 2 or 5 times a power of ten that is not above ``width``."""
+    """Return the largest 1, 2 or 5 times a power of ten that is not above ``width``."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (5, 2, 1, 0.5) if step * power <= width * (1 + 1e-9))
 
 
 def rounded_up(width: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
+    """Return the least 1, 2 or 5 times a power of ten that is not below ``width``."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))
 
@@ -317,9 +317,10 @@ _MOST_CODES = 100_000_000  # of these columns together
 
 @dataclass(frozen=True)
 class AttributeFit:
-    """Rows whose value of ``attribute`` is a declared one, missing, or neither, and what becomes of the others.
+    """The numbers of rows whose value of ``attribute`` is declared, missing, or unknown.
 
-    ``clamped`` of the unknown ones are moved to a bound; ``dropped`` rows are left out for a missing or unknown value.
+    ``clamped`` counts unknown values that are moved to a bound.  ``dropped`` counts rows that are left out because
+    their value is missing or unknown.
     """
 
     attribute: str
@@ -332,9 +333,10 @@ class AttributeFit:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """The rows of a table beyond the bound on rows of a unit:  ``dropped`` of its ``rows``, of ``units`` of its units.
+    """The rows of a table beyond the bound on rows of a unit.
 
-    ``without_id`` more rows have no unit, and are always left out.
+    ``dropped`` of its ``rows`` are left out, and they belong to ``units`` units.  ``without_id`` further rows have no
+    unit, and are always left out.
     """
 
     rows: int
@@ -392,7 +394,7 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
 
 
 def _clamped(table: ProtectedTable, attribute: Attribute) -> int:
-    """Rows with a value beyond the bounds that is moved to the nearest; the others that are unknown cannot be read."""
+    """Count the rows whose value is beyond the bounds and is moved to the nearest bound."""
     if attribute.unknown is not Unknown.CLAMP:
         return 0
 
@@ -404,7 +406,7 @@ def _clamped(table: ProtectedTable, attribute: Attribute) -> int:
 
 
 def _loose(domain: Domain) -> Domain:
-    """The domain with a cell for every value, so that it drops no row for one."""
+    """Return the domain with cells for missing and unknown values, so that it drops no row for its values."""
     attributes = tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain)
     return Domain(attributes, unit=domain.unit.bounded(rows=domain.unit.rows, per=()))
 

@@ -1,6 +1,6 @@
-"""The draft of a table's description as an object: shown, changed column by column, and accepted by a person.
+"""The draft of a table's description, which its owner looks at, changes column by column, and accepts.
 
-The command, the web form and Python make the same draft.  It is the document of a domain with the findings about it.
+The command, the web form and Python make the same draft: the document of a domain with the findings about it.
 Only the owner of a table sees it, because it states exact facts of the table.
 """
 
@@ -33,7 +33,7 @@ from sfumato.strict_documents import write_yaml
 from sfumato.vault.release import save_text
 
 _WIDEST = 60  # characters of a text in a terminal
-_FIRST_VALUES = 4  # that are shown of a list
+_FIRST_VALUES = 4  # of a list, which a line shows
 HEAD = ("column", "type", "cells", "noticed")
 
 Line: TypeAlias = tuple[str, str, str, str]
@@ -51,11 +51,11 @@ class DraftOfColumns(Protocol):
         ...
 
     def change(self, parts: Mapping[str, Any]) -> None:
-        """Take over changed parts of the document."""
+        """Replace parts of the document."""
         ...
 
-    def redrafted(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Draft a column anew without values that stand for a missing one; None if its owner changed it."""
+    def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Return a new draft of a column without codes for missing values; None if its owner changed the column."""
         ...
 
     def rows(self) -> list[Line]:
@@ -67,8 +67,8 @@ def describe(source: object, *, csv: Mapping[str, Any] | None = None) -> TableDr
     """Draft the description of a table, for its owner to look at, change and accept.
 
     Args:
-        source: the path of a CSV or Parquet file, a frame, a URL, or an open table; as for ``sfumato.open_table``.
-        csv: how a CSV file is written: fields of ``CsvFormat``.  All others are detected.
+        source: the path of a CSV or Parquet file, a frame, a URL, or an open table, like for ``sfumato.open_table``.
+        csv: fields of ``CsvFormat``, which say how a CSV file is written.  All other fields are detected.
 
     Raises:
         InputError, EngineError: the table cannot be opened.
@@ -105,8 +105,8 @@ class TableDraft:
     Attributes:
         document: the document of the domain, as ``save`` writes it.
         left_out: the columns that are not described, with the reasons.
-        hints: what was noticed about a column.
-        csv_notes: how the file is written, if that is unusual.
+        hints: a note about each column that needs one.
+        csv_notes: notes about the form of the file, if it is unusual.
     """
 
     def __init__(self, table: ProtectedTable, drafted: Draft, csv_notes: Sequence[str] = ()) -> None:
@@ -137,7 +137,7 @@ class TableDraft:
 
     @property
     def findings(self) -> Findings:
-        """What the owner should look at, grouped by kind, the most harmful first; columns that are left out follow."""
+        """The findings by kind, the most harmful first; those about columns that are left out follow."""
         text = self.text()
         if text == self._drafted_text:
             return Findings(self._drafted.findings)
@@ -167,7 +167,7 @@ class TableDraft:
 
         Args:
             column: the column with the id of a person; None: each row is a person.
-            rows: how many rows of one person are kept.
+            rows: the largest number of rows of one person that releases use.
 
         Raises:
             InputError: ``rows`` is missing, or there is no such column.
@@ -179,7 +179,7 @@ class TableDraft:
         if column not in self.left_out and column not in self.columns:
             raise InputError(f"the table has no column {column!r}", culprit=column)
         if rows is None:
-            raise InputError(f"say how many rows of one {column} are kept, such as rows=5", culprit=column)
+            raise InputError(f"state how many rows of one {column} are kept, such as rows=5", culprit=column)
         others = {name: body for name, body in self.document["attributes"].items() if name != column}
         self.change({"unit": {"id": column, "rows": rows}, "attributes": others})
         self.left_out[column] = "the unit"
@@ -193,7 +193,7 @@ class TableDraft:
             confirm: the kinds in ``risks``, each of which the person confirms.
 
         Raises:
-            DomainError: a kind is not confirmed; the message lists what to look at.  Or nobody is named.
+            DomainError: a kind is not confirmed, or ``by`` is empty.
             InputError: there is no such kind.
         """
         domain = self.domain
@@ -213,11 +213,11 @@ class TableDraft:
         save_text(path, self.text(), overwrite=overwrite)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what was noticed when the draft was made, in sentences."""
+        """Return the findings and hints of the first draft, in sentences."""
         return self._drafted.notes()
 
     def rows(self) -> list[Line]:
-        """Return a line for each column of the table: name, type, cells, and what was noticed or why it is left out."""
+        """Return a line for each column of the table: name, type, cells, and findings or why it is left out."""
         return draft_lines(self, noticed_by_column(self.findings))
 
     def __repr__(self) -> str:
@@ -240,8 +240,8 @@ class TableDraft:
         findings = (f"{each}." for each in self.findings)
         return [*notes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
-    def redrafted(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Draft a column anew without values that stand for a missing one; None if its owner changed it."""
+    def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Return a new draft of a column without codes for missing values; None if its owner changed the column."""
         body = self.document["attributes"].get(name)
         if body != self._drafted_bodies.get(name):
             return None
@@ -254,7 +254,7 @@ class TableDraft:
         return redrafted
 
     def _record_facts(self, name: str, drafted: Draft) -> None:
-        """Record what a new draft of a column read off the table, instead of what the old one did."""
+        """Replace the recorded facts of a column by those that its new draft read off the table."""
         record, facts = self.document["drafted"], drafted.document()["drafted"]["findings"]
         findings = {
             kind: {column: digest for column, digest in columns.items() if column != name}
@@ -265,7 +265,11 @@ class TableDraft:
         self.document = {**self.document, "drafted": {**record, "findings": findings}}
 
     def change(self, parts: Mapping[str, Any]) -> None:
-        """Take over changed parts of the document, unless they make no sense."""
+        """Replace parts of the document.
+
+        Raises:
+            DomainError: the changed document is no domain; the draft stays unchanged.
+        """
         before, self.document = self.document, {**self.document, **parts}
         try:
             self._domain_without_open_days()
@@ -281,7 +285,7 @@ class TableDraft:
 
 @dataclass(frozen=True)
 class ColumnDraft:
-    """One column of a draft.  Each method changes the draft and returns the column, so that calls can follow."""
+    """One column of a draft.  Each method changes the draft and returns the column, so that calls can be chained."""
 
     draft: DraftOfColumns
     name: str
@@ -291,7 +295,7 @@ class ColumnDraft:
         """The column as the document describes it.
 
         Raises:
-            InputError: it is left out.
+            InputError: the column is left out.
         """
         bodies: dict[str, dict[str, Any]] = self.draft.document["attributes"]
         if self.name not in bodies:
@@ -305,13 +309,14 @@ class ColumnDraft:
     def missing(self, *codes: str | float) -> ColumnDraft:
         """Declare values that stand for a missing one.
 
-        Type and bins are drafted anew without them, unless the column was changed by hand.  So text may become numbers.
+        Type and bins are drafted again without them, so text may become numbers.  A column that was changed by hand
+        keeps its type and bins.
         """
         shared = self.draft.document.get("missing", [])
         drafted = self.draft.document["attributes"].get(self.name, {})
         listed = [*drafted.get("missing", shared)]
         listed += [code for code in codes if code not in listed]
-        anew = self.draft.redrafted(self.name, listed)
+        anew = self.draft.redraft(self.name, listed)
         if anew is not None:
             listed += [code for code in anew.get("missing", ()) if code not in listed]
             return self._with({**anew, "missing": listed, "nullable": True}, anew=True)
@@ -319,7 +324,7 @@ class ColumnDraft:
         return self._with({"missing": listed, "nullable": True, **({"values": values} if values else {})})
 
     def bounds(self, low: float, high: float) -> ColumnDraft:
-        """State the least and the largest number that everybody knows to be possible, and bins of even, round width.
+        """State the least and the largest possible number, as everybody knows them, and make bins of even, round width.
 
         Raises:
             InputError: the column has no numbers.
@@ -334,7 +339,7 @@ class ColumnDraft:
         return self._binned(low, high, None if high - low < MOST_VALUES else _round_edges(low, high))
 
     def bins(self, edges: int | Sequence[float]) -> ColumnDraft:
-        """State bins: their number, for even ones, or their edges in order, the first and the last bound included.
+        """State bins by their number, if all have the same width, or by their edges in order, with both bounds.
 
         Raises:
             InputError: the column has no numbers.
@@ -381,7 +386,7 @@ class ColumnDraft:
     def _number(self) -> str:
         kind: str = self.body["type"]
         if kind not in ("integer", "real"):
-            raise InputError(f"{self.name!r} is {kind}, and has no bounds and bins of numbers", culprit=self.name)
+            raise InputError(f"{self.name!r} is {kind}, and has no bounds or bins of numbers", culprit=self.name)
         return kind
 
     def _binned(self, low: float, high: float, edges: Sequence[float] | None) -> ColumnDraft:
@@ -401,10 +406,10 @@ class ColumnDraft:
 
 
 def _number(value: object, *, integral: bool) -> float:
-    """Return a number of Python or NumPy as Python's own; as an integer if the column has integers.
+    """Return a number of Python or NumPy as a Python number, which is an int if the column has integers.
 
     Raises:
-        InputError: it is no number.
+        InputError: the value is no number.
     """
     expect(value, int | float, "bounds and edges are numbers")
     number = float(value)  # type: ignore[arg-type]
@@ -422,7 +427,7 @@ def _round_edges(low: float, high: float) -> list[float]:
 
 
 def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[str]]:
-    """Return what was noticed about each column that is described."""
+    """Return the kinds and details of the findings about each column that is described."""
     noticed: dict[str, list[str]] = {}
     for finding in findings:
         for name, why in finding.columns.items():
@@ -435,7 +440,7 @@ def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable
     """Return the kinds of findings that a person confirms.
 
     Raises:
-        DomainError: a kind is not confirmed; the message lists what to look at.
+        DomainError: a kind is not confirmed; the message lists the findings.
         InputError: there is no such kind.
     """
     kinds = confirmed_kinds([confirm] if isinstance(confirm, str) else confirm)
@@ -453,7 +458,7 @@ def confirm_text(kinds: Sequence[str]) -> str:
 
 
 def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> list[Line]:
-    """Return a line for each column of a draft: what is described, then what is left out."""
+    """Return a line for each column of a draft: the described columns, then those that are left out."""
     bodies = draft.document["attributes"]
     lines = []
     for name, body in bodies.items():
@@ -464,7 +469,7 @@ def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> 
 
 
 def aligned_lines(lines: Sequence[Line]) -> list[str]:
-    """Return lines of a terminal; the last column is as long as it needs to be."""
+    """Return lines for a terminal in aligned columns; only the last column is never cut."""
     short = [[text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..." for text in line[:3]] for line in lines]
     widths = [max(len(line[place]) for line in short) for place in range(3)]
     return [

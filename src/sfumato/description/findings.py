@@ -1,4 +1,4 @@
-"""Findings about a description: what its owner should look at, by kind, with what to do.
+"""Findings about a description, by kind: the columns that its owner should check, and the remedy.
 
 A kind that states facts of the table in the description has to be confirmed by name before the description is accepted.
 """
@@ -19,12 +19,12 @@ from sfumato.engine.port import Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import DomainError, InputError
 
-RARE = 20  # rows; a value that as many rows have is no fact about one person
+RARE = 20  # rows; a value that so many rows have is no fact about one person
 _MOST_VALUES = 200  # of a column whose values are counted
 _SCALE = 10  # the last value of a scale, as of answers from 1 to 5
-_MANY_NUMBERS = 30  # distinct numbers of a measurement, which a code book seldom lists
+_MANY_NUMBERS = 30  # distinct numbers of a measurement; code books seldom list so many
 _TWO = 2  # values of yes and no
-_OF_PEOPLE = 2
+_OF_PEOPLE = 2  # the result of named_like_people for names of ids of people
 _MOST_POINTS = 4  # that a finding names
 _MOST_NAMED = 12  # columns that a finding names
 
@@ -35,8 +35,8 @@ _WORDS = {
     FindingKind.FREE_TEXT: ("seems to have free text", "seem to have free text"),
     FindingKind.UNIT: ("decides whom releases protect", "decide whom releases protect"),
     FindingKind.VALUES: (
-        f"lists just the values of the table, of which fewer than {RARE} rows have some",
-        f"list just the values of the table, of which fewer than {RARE} rows have some",
+        f"lists only values of the table, and fewer than {RARE} rows have some of them",
+        f"list only values of the table, and fewer than {RARE} rows have some of them",
     ),
     FindingKind.BOUNDS: ("has bounds read off the table", "have bounds read off the table"),
     FindingKind.DAYS: ("has its first or last day read off the table", "have first or last days read off the table"),
@@ -47,11 +47,11 @@ _ACTIONS = {
     FindingKind.IDENTIFIERS: "leave them out, or make one the unit: unit: {id: NAME, rows: N}",
     FindingKind.NAMES: "leave them out",
     FindingKind.FREE_TEXT: "leave them out",
-    FindingKind.UNIT: "see that an id is one person, and write how many of its rows to keep: unit: {id: NAME, rows: N}",
+    FindingKind.UNIT: "check that an id is one person, and write the rows to keep of it: unit: {id: NAME, rows: N}",
     FindingKind.VALUES: "list all values that are possible, such as those of a code book",
     FindingKind.BOUNDS: "write bounds that everybody knows",
     FindingKind.DAYS: "write days that everybody knows the table to be about",
-    FindingKind.POINTS: "keep those that everybody knows to be common",
+    FindingKind.POINTS: "keep only points that everybody knows to be common",
     FindingKind.BINS: "write edges that everybody knows, such as tens",
 }
 
@@ -146,11 +146,11 @@ def refuse_unconfirmed(findings: Iterable[DescriptionFinding], confirmed: Collec
     return tuple(kind.value for kind in kinds)
 
 
-# --- what a draft read off a table, and what is left of it ------------------------------------------------------------
+# --- the record of the facts that a draft read off a table ------------------------------------------------------------
 
 
 def stated_fact(kind: FindingKind, attribute: Attribute) -> object:
-    """Return what an attribute states of the facts of one kind."""
+    """Return the values, bounds, edges or points that an attribute states; None if it states none of this kind."""
     match kind, attribute:
         case FindingKind.VALUES, Categorical(values=values):
             return list(values)
@@ -170,7 +170,7 @@ def digest(fact: object) -> str:
 
 
 def drafted_record(domain: Domain, findings: Iterable[DescriptionFinding]) -> Drafted:
-    """Return what the document of a draft says about the facts that were read off the table."""
+    """Return the record of a draft and of the facts that it read off the table."""
     facts: dict[str, dict[str, str]] = {}
     for finding in findings:
         if finding.left_out:
@@ -206,11 +206,11 @@ def unchanged_facts(domain: Domain, drafted: Drafted) -> Iterable[Fact]:
 def drafted_facts(domain: Domain, profiles: Sequence[Profile], people: People | None) -> tuple[DescriptionFinding, ...]:
     """Return the facts of a table that its draft states and that may be facts about single persons.
 
-    Bounds that many rows have, a least value of 0 or 1, yes and no, and scales are none.
+    Bounds that many rows have, minimums of 0 or 1, yes and no, and scales such as 1 to 5 are not reported.
 
     Args:
         domain: the draft.
-        profiles: of the table.
+        profiles: the profiles of its columns.
         people: the column that the draft offers as the unit, if there is one.
     """
     by_name = {profile.column.name: profile for profile in profiles}
@@ -221,11 +221,11 @@ def drafted_facts(domain: Domain, profiles: Sequence[Profile], people: People | 
 
 
 def domain_findings(domain: Domain, table: ProtectedTable | None) -> tuple[DescriptionFinding, ...]:
-    """Return what the owner of a description should look at before accepting it.
+    """Return the findings that the owner of a description should check before accepting it.
 
     Args:
         domain: the description.
-        table: the table that it describes, whose facts it may repeat; None to look at the description only.
+        table: the table that it describes; None to check the description without its table.
 
     Raises:
         TableError: the table cannot be read.
@@ -264,14 +264,14 @@ def _named_like_identifiers(domain: Domain) -> Iterator[Fact]:
 
 
 def _from_code_book(attribute: Attribute, profile: Profile) -> bool:
-    """Return whether a list of values has more than those of the table, as a code book has."""
+    """Return whether an attribute lists all values of the table and further ones, like a code book."""
     if not isinstance(attribute, Categorical) or profile.values is None:
         return False
     return set(map(str, profile.values)) < set(map(str, attribute.values))
 
 
 def _stated(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
-    """Yield facts that an attribute of a draft states."""
+    """Yield the facts of a table that an attribute of a draft repeats."""
     name = attribute.name
     if isinstance(attribute, Categorical):
         rows = _rows_by_value(attribute, profile)
@@ -322,7 +322,7 @@ def _extremes(attribute: Integer | Real, profile: Profile) -> list[str]:
 
 
 def _declared_by_hand(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
-    """Yield bounds that a person hardly wrote: both extremes of many numbers, and neither of them round."""
+    """Yield bounds that were probably read off the table: both are its extremes, and neither is round."""
     numbers = profile if profile.numbers is None else profile.numbers
     if isinstance(attribute, Integer | Real) and numbers.distinct > _MANY_NUMBERS:
         ends = _extremes(attribute, numbers)
@@ -336,7 +336,7 @@ def _is_round(value: float) -> bool:
 
 
 def _days(attribute: Dated, profile: Profile) -> Iterator[Fact]:
-    """Yield the ends of a range of days that are the table's own, unless a month begins or ends there."""
+    """Yield the first or last day if it is the table's own, and no month begins or ends there."""
     ends = {"first": (attribute.first, profile.minimum), "last": (attribute.last, profile.maximum)}
     equal = [
         name

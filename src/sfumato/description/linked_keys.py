@@ -1,7 +1,7 @@
 """References between tables: columns whose values are keys of another table, by their names and by their values.
 
 Equal numbers prove little where keys count from 1, because ages and row numbers are such numbers too.  So a reference
-needs a name that says so, or values that hardly anything else has.  With either, its values must be among the keys.
+needs a name that says so, or values that hardly anything else has.  In both cases its values must be among the keys.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 
 KEY_WORDS = ("id", "key", "no", "nr", "nbr", "number", "nummer", "num", "kennung", "schluessel", "ref", "code")
-GENERIC = KEY_WORDS[:-1]  # names of keys that say nothing of what they are keys of
+GENERIC = KEY_WORDS[:-1]  # names of keys that do not name their table
 _PREFIXES = frozenset(("dim", "fact", "fct", "tbl", "table", "t", "stg", "raw"))
 _WAREHOUSE_KEY = re.compile("_(sk|fk|pk)$", re.IGNORECASE)
 _NO_KEYS = frozenset(("paid", "valid", "covid", "grid", "acid", "said", "solid", "fluid", "hybrid", "rapid", "void"))
 _LEAST_DISTINCT = 3
-_LEAST_LETTERS = 3  # of texts that are keys without a name that says so
-_FROM_ONE = 100  # below which integers are counted from 0 or 1
+_LEAST_LETTERS = 3  # of texts that are keys although their name does not say so
+_FROM_ONE = 100  # keys that begin below it may count from 0 or 1
 _SPARSE = 3  # times as many numbers in the range as there are keys
-_COVERED = 0.3  # share of the keys that a column of even numbers has
+_COVERED = 0.3  # least share of the keys in a column whose name says key, and no table
 
 
 class NameMatch(IntEnum):
-    """How much the name of a column says that it has keys of a table."""
+    """The degree to which the name of a column says that it has keys of a table."""
 
     NONE = 0
     KEY = 1
@@ -89,7 +89,7 @@ def sounds_like_key(column: str, table: str) -> bool:
 
 
 def name_match(column: str, table: str, key: str) -> NameMatch:
-    """Return how much the name of a column says that it has keys of a table.
+    """Return the degree to which the name of a column says that it has keys of a table.
 
     >>> [name_match(each, "patients", "patient_id").name for each in ("patient_id", "patient", "pid", "room_id", "age")]
     ['EXACT', 'TABLE', 'SHORT', 'KEY', 'NONE']
@@ -114,7 +114,7 @@ def _parts(table: str) -> list[str]:
 
 
 def _base(plain: str) -> str:
-    """Return a stem without the word at its end that says it is a key."""
+    """Return a stem without a final word such as id or key."""
     for word in () if plain in _NO_KEYS else sorted(KEY_WORDS, key=len, reverse=True):
         if plain.endswith(word) and len(plain) > len(word):
             return plain.removesuffix(word)
@@ -122,7 +122,7 @@ def _base(plain: str) -> str:
 
 
 def _related(one: str, other: str) -> bool:
-    """Return whether two nouns are one, up to an ending of at most three letters."""
+    """Return whether two nouns are equal, up to an ending of at most three letters."""
     short, long = sorted((one, other), key=len)
     if len(short) < _LEAST_LETTERS:
         return False
@@ -154,7 +154,7 @@ class Reference:
 
 @dataclass
 class ReferenceSearch:
-    """Looks up values of columns among the keys of other tables; each pair is read once."""
+    """A search for values of columns among the keys of other tables, which reads each pair once."""
 
     tables: Mapping[str, ProtectedTable]
     _texts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class ReferenceSearch:
         return self._shares[pair]
 
     def reference(self, table: str, column: Profile, to: str, key: Profile) -> Reference | None:
-        """Return the reference that a column is to a table with a key; None if names and values do not say so."""
+        """Return the reference from a column to the key of a table; None if names and values show none."""
         match = name_match(column.column.name, to, key.column.name)
         if key.column.kind is not column.column.kind or not column.distinct or not _allows(match, column, key):
             return None

@@ -32,14 +32,14 @@ from sfumato.engine.profile import DeclaredKeys, named_like_people
 from sfumato.errors import InputError, TableError
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_REPEATED = 0.05  # share of the rows of a table that may repeat a key without being taken for no key
+_REPEATED = 0.05  # largest share of the rows of a table that may repeat a key
 _OF_PEOPLE = 2
 _FEW = 3
 
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """The document of a schema, what its owner should look at, a sentence each, and the findings by kind."""
+    """The document of a schema, the notes for its owner as sentences, and the findings by kind."""
 
     document: dict[str, Any]
     notes: tuple[str, ...]
@@ -57,19 +57,19 @@ def draft_schema(
     """Describe several tables as their own content suggests.
 
     Args:
-        name: of the schema.
-        tables: by name.
-        unit: the column by which people are called; None: the key that sounds most like one.
-        formats: how CSV files are written, by table.
+        name: the name of the schema.
+        tables: the tables by name.
+        unit: the column with the id of a person; None: the column whose name and values suggest it most.
+        formats: the forms of CSV files, by table.
         declared: keys that a database declares, by table.
 
     Raises:
-        InputError: a name that no schema may have, or a unit that is no column.
+        InputError: a name is invalid, or no table has the column ``unit``.
         TableError: a table cannot be read, or no column seems to name people.
     """
     for each in (name, *tables):
         if not _WORD.fullmatch(each):
-            raise InputError(f"a schema and its tables are called by words of letters, digits and _, not {each!r}")
+            raise InputError(f"names of a schema and its tables have only letters, digits and _, unlike {each!r}")
     profiles = {each: table.profile(MOST_VALUES) for each, table in tables.items()}
     drafting = _Drafting(profiles, declared or {}, ReferenceSearch(tables))
     drafting.link()
@@ -139,7 +139,7 @@ class _Drafting:
             self.links[table] = [(column, to) for column, to in links if to != table and to in self.keys]
 
     def _key_by_values(self) -> None:
-        """Take a column without a name of a key for one, if columns of other tables have its values."""
+        """Choose a key by its values in tables without a column that is named like a key."""
         for table, profiles in self.profiles.items():
             if table in self.keys:
                 continue
@@ -154,7 +154,7 @@ class _Drafting:
         return sum(self.search.reference(table, each, to, key) is not None for table, each in others)
 
     def _key(self, table: str, profiles: Sequence[Profile]) -> str | None:
-        """The column that most seems to tell the rows of a table apart."""
+        """Return the column that is most likely the key of a table; None if there is none."""
         scored = []
         for place, profile in enumerate(profiles):
             column = profile.column.name
@@ -183,7 +183,7 @@ class _Drafting:
                     del self.keys[table]
 
     def _listing(self, table: str) -> tuple[bool, bool, int]:
-        """Whether the key of a table is one, sounds like its own, and how many there are."""
+        """Return whether a table's key is unique, whether its name fits the table, and the number of keys."""
         key = self.keys[table]
         profile = self._profile(table, key)
         if profile is None:
@@ -234,7 +234,7 @@ class _Drafting:
             )
 
     def find_unit(self, named: str | None) -> None:
-        """Find what people are called by, the table that lists them, and the owner of every table."""
+        """Find the column with the ids of people, the table that lists them, and the owner of every table."""
         columns = {profile.column.name for profiles in self.profiles.values() for profile in profiles}
         if named is not None and named not in columns:
             raise InputError(f"no table has a column {named!r}, which was named as the unit", culprit=named)
@@ -253,8 +253,8 @@ class _Drafting:
         self.units = next((table for table in [*own, *led] if self._tells_apart(table)), None)
         if self.units is None:
             self.notes.append(
-                f"No table lists every {best}; whoever has no row anywhere is then in no answer. If there is such a "
-                f"table, write unit: {{id: {best}, table: TABLE}}"
+                f"No table lists every {best}, so people without rows are in no answer. If a table lists them, write "
+                f"unit: {{id: {best}, table: TABLE}}"
             )
         self._own()
         self._say_people_within()
@@ -271,7 +271,7 @@ class _Drafting:
         return [table for table in self.keys if named_like_people(f"{singular(table)}_id") == _OF_PEOPLE]
 
     def _say_people_within(self) -> None:
-        """Say how to protect the persons of a household one by one."""
+        """Note how to protect each person of a household instead of the household."""
         for table, key in self.keys.items():
             within = self.owners.get(table, ("", ""))[1] is None and table != self.units
             if within and named_like_people(key) == _OF_PEOPLE:
@@ -281,7 +281,7 @@ class _Drafting:
                 )
 
     def _key_by(self, column: str) -> None:
-        """Make a column the key of the table in which it names one row each, the one with the most of them."""
+        """Make a column the key of the table with the most rows among those where its values are unique."""
         tables = [table for table in self.profiles if self._is_unique(table, column)]
         if tables and column not in self.keys.values():
             self.keys[max(tables, key=lambda table: self._listed(table, column))] = column
@@ -301,7 +301,7 @@ class _Drafting:
         return profile is not None and 0 < profile.held == profile.distinct
 
     def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
-        """Say where keys are stored as two types, over which no row would find its owner."""
+        """Note keys whose columns have different types in two tables, because no row would find its owner by them."""
         ends = [(table, column, to) for table, links in self.links.items() for column, to in links]
         if self.units is not None:
             ends += [(table, column, self.units) for table, (column, to) in self.owners.items() if to is None]
@@ -314,7 +314,7 @@ class _Drafting:
                 )
 
     def _lists(self, table: str) -> bool:
-        """Return whether other tables refer to a table, or it alone has the unit as its key."""
+        """Return whether other tables refer to a table, or no other table has the unit as its key."""
         return any(to == table for links in self.links.values() for _, to in links) or (
             sum(key == self.id for key in self.keys.values()) == 1
         )
@@ -330,7 +330,7 @@ class _Drafting:
         return max(likely, key=score, default=None)
 
     def _own(self) -> None:
-        """Give every table that leads to people its owner, nearest first."""
+        """Find the owner of every table that leads to people, beginning with the nearest tables."""
         for table in self.profiles:
             if table == self.units:
                 continue
@@ -373,7 +373,7 @@ class _Drafting:
         if table in self.owners:
             column, above = self.owners[table]
             own |= {"unit": column} if above is None else {"through": {column: above}}
-            own["rows"] = None  # a fact about people, where it is read off the data: for the owner to write
+            own["rows"] = None  # the owner writes it, because the bound in the data is a fact about people
         public = {to for to in self.keys if to not in self.owners and to != self.units}
         owner = self.owners.get(table, (None, None))[0]
         references = {column: to for column, to in self.links[table] if to in public and column != owner}
@@ -387,7 +387,7 @@ class _Drafting:
         return own
 
     def kept_out(self, table: str) -> set[str]:
-        """Columns of keys, which are no attributes."""
+        """Return the columns of keys, which are no attributes."""
         owner = self.owners.get(table)
         private = {column for column, to in self.links[table] if to in self.owners or to == self.units}
         return (
@@ -401,7 +401,7 @@ class _Drafting:
 
 
 def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
-    """The attributes of a table that are no keys, and how its file is written."""
+    """Return the attributes of a table that are no keys, and the form of its file, as a document has them."""
     out = drafting.kept_out(name)
     profiles = tuple(replace(each, repeats=()) for each in drafting.profiles[name] if each.column.name not in out)
     try:

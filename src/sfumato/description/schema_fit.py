@@ -66,7 +66,7 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
 
 
 def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionFinding, ...]:
-    """Return what the owner of a schema should look at before accepting it; columns are named TABLE.COLUMN.
+    """Return the findings that the owner of a schema should check; columns are named TABLE.COLUMN.
 
     Args:
         schema: the description.
@@ -84,7 +84,7 @@ def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionF
         opened = None if source is None else open_schema_table(schema, table, source)
         domain = Domain(table.attributes, draft=schema.draft, drafted=_drafted_of(schema, table.name))
         for finding in domain_findings(domain, opened):
-            if finding.kind is not FindingKind.UNIT:  # whom a row belongs to is stated by the schema
+            if finding.kind is not FindingKind.UNIT:  # the schema states the unit of each row
                 facts += [(finding.kind, f"{table.name}.{column}", why) for column, why in finding.columns.items()]
     return grouped(facts)
 

@@ -29,24 +29,24 @@ class FindingKind(StrEnum):
     BINS = "bins"
 
 
-_FEW_ROWS = 20  # that anybody may have, however small the table is
+_FEW_ROWS = 20  # rows that one person may have, also in a small table
 _THINGS = frozenset(
     ("school", "hospital", "clinic", "ward", "class", "course", "product", "item", "article", "store", "shop", "region",
      "city", "country", "state", "county", "district", "company", "department", "team", "airport", "airline", "plane",
      "flight", "station", "site", "page", "code", "zip", "postal", "category", "drug", "batch", "room", "channel")
 )  # fmt: skip
 _INDEXES = frozenset(("row", "rows", "index", "rownames", "row_names", "row.names", "row_number", "rownum", "rowid"))
-_NAMELESS = frozenset(("unnamed: 0", "__index_level_0__"))  # as pandas calls an index without a name
-_UNIQUE = 0.9  # share of rows with a value of their own, from which on a column tells rows apart
+_NAMELESS = frozenset(("unnamed: 0", "__index_level_0__"))  # names that pandas gives to an index without a name
+_UNIQUE = 0.9  # least share of distinct values among the rows of a column that identifies rows
 _LABELS = 0.8  # the same for texts
 _LEAST_ROWS = 10  # fewer rows do not tell an identifier from other values
 _LEAST_NUMBERED = 20  # the same for whole numbers from 1 on, as twelve months are
-_DIGITS = 5  # of numbers that are identifiers without a name that says so
+_DIGITS = 5  # least digits of numbers that are identifiers although their name does not say so
 _SPREAD = 0.12  # largest difference between the ranks of identifiers and of evenly spread numbers
 _YEARS = (1500, 2200)
 _WORDS_OF_TEXT = 4.0  # in a sentence, on average
 _MOSTLY = 0.9
-_NAMED = 0.4  # share of the texts with a common first name, from which on a column has names of people
+_NAMED = 0.4  # least share of texts with a common first name in a column of names of people
 
 _CONTENT = (
     ("e-mail addresses", re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")),
@@ -103,7 +103,15 @@ _FIRST_NAMES = frozenset(_COMMON_NAMES.split())
 
 @dataclass(frozen=True)
 class People:
-    """A column that seems to name people: its values, their rows, and how many rows one has at most and at 99 %."""
+    """A column that seems to name people.
+
+    Attributes:
+        column: the name of the column.
+        values: the number of its distinct values.
+        rows: the number of rows with a value.
+        most: the largest number of rows of one value.
+        at_99: a number of rows that 99 % of the values do not exceed.
+    """
 
     column: str
     values: int
@@ -113,8 +121,8 @@ class People:
 
     def __str__(self) -> str:
         return (
-            f"{self.column} has {self.values:,} values in {self.rows:,} rows, of one at most {self.most:,}, of 99 % of "
-            f"them at most {self.at_99:,}"
+            f"{self.column} has {self.values:,} values in {self.rows:,} rows, at most {self.most:,} rows each, and for "
+            f"99 % of the values at most {self.at_99:,}"
         )
 
 
@@ -137,7 +145,7 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
 
 
 def _of_things(profile: Profile) -> bool:
-    """Return whether an id is of things, such as schools, by its name or by many rows of each."""
+    """Return whether an id names things, such as schools: its name says so, or each value has many rows."""
     if named_like_people(profile.column.name) != 1:
         return False
     many = profile.held > _FEW_ROWS * profile.distinct
@@ -145,7 +153,7 @@ def _of_things(profile: Profile) -> bool:
 
 
 def crowded(profile: Profile) -> bool:
-    """Return whether one value of an id that is not of people by its name has more rows than any person."""
+    """Return whether a value has more rows than a person has, in an id whose name does not mention people."""
     crowd = max(_FEW_ROWS, profile.held / 10)
     return bool(profile.repeats) and profile.repeats[-1][0] > crowd and named_like_people(profile.column.name) == 1
 
@@ -154,7 +162,7 @@ def sensitive_kind(profile: Profile) -> tuple[FindingKind, str] | None:
     """Return why a column identifies people, as a kind of finding and a reason; None if it does not.
 
     Args:
-        profile: of the column.
+        profile: the profile of the column.
     """
     if not profile.distinct or profile.dates is not None:
         return None
@@ -168,7 +176,7 @@ def sensitive_kind(profile: Profile) -> tuple[FindingKind, str] | None:
 
 
 def measured_text(profile: Profile) -> str | None:
-    """Return what the texts of a column measure, and how to write it instead; None for other texts."""
+    """Return the kind of measurements that a column has as text, with the remedy; None for other texts."""
     texts = [str(value) for value in (profile.sample if profile.values is None else profile.values)]
     if profile.column.kind is not ColumnKind.TEXT or not texts:
         return None
@@ -189,7 +197,7 @@ def _words(name: str) -> list[str]:
 def _row_number(profile: Profile) -> str | None:
     """Return why a column only numbers the rows; None if it does not.
 
-    A column without a name does so if every row has another value.  Other columns do so if the values count the rows
+    A column without a name does so if its values are all different.  Other columns do so if the values count the rows
     from 0 or 1, and the column has many rows or is named like an index.
     """
     name = profile.column.name.casefold()
@@ -201,7 +209,7 @@ def _row_number(profile: Profile) -> str | None:
     if counts and (nameless or name in _INDEXES or (profile.held >= _LEAST_NUMBERED and not _of_time(profile))):
         return "it numbers the rows" + (", and has no name in the table" if nameless else "")
     if nameless and profile.column.kind in (ColumnKind.INTEGER, ColumnKind.TEXT):
-        return "it has no name in the table, and a value of its own in every row, as an index has"
+        return "it has no name in the table, and a different value in every row, like an index"
     return None
 
 
@@ -210,7 +218,7 @@ def _of_time(profile: Profile) -> bool:
 
 
 def _integer_identifier(profile: Profile) -> str | None:
-    """Return why whole numbers tell rows apart; None if they are measurements or codes."""
+    """Return why whole numbers identify rows; None if they are measurements or codes."""
     low, high = profile.minimum, profile.maximum
     if not isinstance(low, int) or not isinstance(high, int):
         return None
@@ -229,7 +237,7 @@ def _integer_identifier(profile: Profile) -> str | None:
 
 
 def _evenly_spread(profile: Profile, low: int, high: int) -> bool:
-    """Return whether numbers lie in a range as evenly as identifiers do, which measurements do not."""
+    """Return whether numbers are spread over their range as evenly as identifiers are."""
     tiles = profile.tiles
     if high - low < profile.held or not tiles or len(set(tiles)) < len(tiles):
         return False

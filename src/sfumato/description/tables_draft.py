@@ -39,11 +39,11 @@ def describe_tables(
     Args:
         source: a folder of CSV or Parquet files, several files, the URL of a database, or a mapping from names to files
             and frames.
-        name: the name of the schema; None: that of the folder or database, or ``tables``.
-        unit: the column by which people are called; None: the one that sounds most like it.
+        name: the name of the schema; None: the name of the folder or database, or ``tables``.
+        unit: the column with the id of a person; None: the column whose name and values suggest it most.
 
     Raises:
-        InputError: the source is none of these.
+        InputError: the source is none of these, or no table has the column ``unit``.
         TableError, EngineError: a table cannot be read, or no column seems to name people.
     """
     if not isinstance(source, Mapping):
@@ -63,7 +63,7 @@ class TablesDraft:
     Attributes:
         source: the tables.
         document: the document of the schema, as ``save`` writes it.
-        notes: what was noticed, in sentences.
+        notes: findings and hints, in sentences.
     """
 
     def __init__(self, source: object, drafted: SchemaDraft) -> None:
@@ -78,15 +78,15 @@ class TablesDraft:
         """The description as a schema, which is still a draft.
 
         Raises:
-            DomainError: something is left for its owner to state, such as the rows of one person.
+            DomainError: the owner still has to state something, such as the rows of one person.
         """
         return parse_schema(self.document)
 
     @property
     def findings(self) -> Findings:
-        """What the owner should look at, grouped by kind, the most harmful first.
+        """The findings by kind, the most harmful first.
 
-        They are those of the draft while something is left for its owner to state.
+        They are those of the first draft until the owner has stated all that is open.
         """
         try:
             schema = self.schema
@@ -109,7 +109,7 @@ class TablesDraft:
         """Accept the description as it stands, and return it as a schema for releases.
 
         Raises:
-            DomainError: a kind is not confirmed, something is left to be stated, or nobody is named.
+            DomainError: a kind is not confirmed, something is not stated yet, or ``by`` is empty.
             InputError: there is no such kind.
         """
         schema = replace(parse_schema({**self.document, "draft": False}), acceptance=None)
@@ -157,7 +157,7 @@ class OneOfTables:
 
     @property
     def title(self) -> str:
-        """The name of the table, with how its rows find their person."""
+        """The name of the table, with the bound on the rows of one person."""
         body = self.document
         bound = f", at most {body['rows']} rows of one person" if body.get("rows") else ""
         open_bound = ", rows of one person: yours to state, .most_rows(N)" if body.get("rows", 0) is None else ""
@@ -187,11 +187,11 @@ class OneOfTables:
                 noticed[name] = words
         return draft_lines(self, noticed)
 
-    def redrafted(self, name: str, codes: Sequence[str | float]) -> None:
-        """Keep a column as it was drafted: the tables are no longer open."""
+    def redraft(self, name: str, codes: Sequence[str | float]) -> None:
+        """Return None: no column is drafted again, because the tables are closed."""
 
     def change(self, parts: Mapping[str, Any]) -> None:
-        """Take over changed parts of the document of the table."""
+        """Replace parts of the document of the table."""
         document = self.tables.document
         tables = {**document["tables"], self.name: {**self.document, **parts}}
         self.tables.document = {**document, "tables": tables}

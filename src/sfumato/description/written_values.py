@@ -13,10 +13,10 @@ from sfumato.domain.raw_values import Code, sorted_codes, swapped
 from sfumato.engine.port import ColumnKind, Profile
 
 _TO_WRITE = {
-    "date": "a date: write its first and its last day, days that everybody knows the table to be about, and take the "
-    "longest cells that answer your questions (by: day, week, month, quarter or year)",
-    "timestamp": "a time stamp: write its first and its last day, days that everybody knows the table to be about, the "
-    "zone whose clocks count, and take the longest cells that answer your questions (by: hour, day, ...)",
+    "date": "a date: write its first and its last day as everybody knows them, and the longest cells that answer your "
+    "questions (by: day, week, month, quarter or year)",
+    "timestamp": "a time stamp: write its first and its last day as everybody knows them, its time zone, and the "
+    "longest cells that answer your questions (by: hour, day, ...)",
 }
 
 
@@ -24,7 +24,7 @@ def date_body(profile: Profile, texts: Sequence[Code]) -> dict[str, Any] | None:
     """Return a column of dates without its days, as a domain document describes it; None for another column.
 
     Args:
-        profile: of the column.
+        profile: the profile of the column.
         texts: the codes for missing values of the table.
     """
     dates = profile.dates
@@ -54,7 +54,7 @@ def date_hint(profile: Profile) -> str:
     if len(dates.formats) > 1:
         notes.append(f"its dates are written in {len(dates.formats)} formats, which are tried in this order")
     notes += [
-        f"no day in it is above 12, so {written} may as well be {swapped(written)}: look which one it is"
+        f"no day in it is above 12, so {written} may as well be {swapped(written)}: check which one it is"
         for written in dates.ambiguous
     ]
     if dates.others:
@@ -72,10 +72,12 @@ def codes_hint(profile: Profile) -> str | None:
     numbers = [str(code) for code in profile.codes if not isinstance(code, str)]
     if not numbers:
         return None
-    return (
-        f"{' and '.join(numbers)} {'is' if len(numbers) == 1 else 'are'} far outside the rest and shared by many rows, "
-        "so the draft takes it for a missing value: if it is a true one, remove it from missing"
-    )
+    listed = " and ".join(numbers)
+    if len(numbers) == 1:
+        words = f"{listed} is far outside the rest and shared by many rows, so the draft takes it for a missing value"
+        return f"{words}: if it is a true value, remove it from missing"
+    words = f"{listed} are far outside the rest and shared by many rows, so the draft takes them for missing values"
+    return f"{words}: if they are true values, remove them from missing"
 
 
 def with_codes(attribute: Attribute, profile: Profile, texts: Sequence[Code]) -> Attribute:
@@ -97,9 +99,9 @@ def codes_note(texts: Sequence[Code]) -> str:
 
 
 def one_spelling(values: Sequence[object]) -> tuple[tuple[str | bool, ...], tuple[tuple[str, str], ...]]:
-    """Return values without those that differ from another one by case or blanks only, and these as its spellings.
+    """Merge values that differ by case or blanks only; return the values, and other texts with their values.
 
-    Of several spellings the one without blanks around it stays that is written as most values are.
+    Among several spellings, the value is one without extra blanks, in the case that most values have.
 
     >>> one_spelling(["NO", "no", "yes", "yes "])
     (('no', 'yes'), (('NO', 'no'), ('yes ', 'yes')))

@@ -68,7 +68,7 @@ class _DeclaredCells(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical(_DeclaredCells):
-    """Declared values, in order, and ``spellings``: other texts for one of them, each with its value.
+    """Declared values in order, and ``spellings``, which are pairs of another text and the value that it stands for.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
     2
@@ -479,7 +479,7 @@ def _refuse_no_calendar(attribute: Dated) -> None:
 
 
 def _refuse_no_option(attribute: Attribute) -> None:
-    """Refuse an attribute whose name, treatment of values, codes or role is wrong, and put its codes in order."""
+    """Refuse an attribute with an invalid name, treatment of values, code or role, and sort its codes."""
     name = attribute.name
     if not isinstance(name, str):  # which YAML does not read as text
         raise DomainError(f"the name of an attribute is text: write {name} in quotes", culprit=name)

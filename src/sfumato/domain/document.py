@@ -71,7 +71,7 @@ def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> str:
 def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
     """Return a document that says who accepted it; comments and layout stay.
 
-    The record of its draft is taken out: its digests are of facts of the table, also of those that somebody replaced.
+    The record of its draft is removed, because its digests could reveal facts of the table that the owner replaced.
 
     Args:
         text: of the document.
@@ -336,7 +336,7 @@ def read_acceptance(body: object) -> Acceptance:
     """Read the acceptance in the document of a schema.
 
     Raises:
-        DomainError: it is none.
+        DomainError: the acceptance is malformed.
     """
     parts = mapping_at(body, "accepted")
     only_at(parts, {"by", "at", "hash", "confirmed", "edited"}, "accepted", required={"by", "at", "hash"})
@@ -352,7 +352,7 @@ def read_drafted(body: object) -> Drafted:
     """Read the record of a draft in the document of a schema.
 
     Raises:
-        DomainError: it is none.
+        DomainError: the record is malformed.
     """
     parts = mapping_at(body, "drafted")
     only_at(parts, {"hash", "findings"}, "drafted", required={"hash", "findings"})

@@ -93,7 +93,7 @@ class Grouping:
     def __post_init__(self) -> None:
         if len(set(self.labels)) < len(self.labels):
             twice = next(label for label, times in Counter(self.labels).items() if times > 1)
-            reason = f"two cells of {self.name} are called {twice!r}; call one of them otherwise"
+            reason = f"two cells of {self.name} are called {twice!r}; give one of them another name"
             raise DomainError(reason, culprit=self)
 
     @property

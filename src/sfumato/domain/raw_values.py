@@ -24,7 +24,7 @@ EXCEL_START = datetime(1899, 12, 30)  # noqa: DTZ001 - what clocks show has no z
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
           "November", "December")  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_LAST_OF_1900S = 69  # two digits from here on are years of the 20th century, as POSIX has it
+_FIRST_OF_1900S = 69  # two digits from here on are years of the 20th century, as in POSIX
 
 
 class Unknown(StrEnum):
@@ -86,8 +86,8 @@ def is_missing(text: str | None, codes: Collection[Code], *, numeric: bool) -> b
     """Return whether a text stands for a missing value.
 
     Args:
-        text: of a cell.
-        codes: of the attribute.
+        text: the text of a cell.
+        codes: the codes of the attribute.
         numeric: whether the attribute has numbers, so that 999.0 is the code 999.
 
     >>> is_missing("999.0", [999], numeric=True), is_missing("n/a", ["n/a"], numeric=True)
@@ -179,7 +179,7 @@ class DateFormat:
             "minutes need hours": "M" in named and not hours,
             "seconds need minutes": bool({"S", "f"} & set(named)) and "M" not in named,
             "%z stands last, behind a time": "z" in named and (self.parts[-1][0] != "z" or not hours),
-            "that is how a day of ISO 8601 begins": self.text.startswith("%Y-%d-%m"),
+            "it swaps month and day of a date of ISO 8601": self.text.startswith("%Y-%d-%m"),
             "a day needs its month": "d" in named and not {"m", "b", "B"} & set(named),
         }
         if wrong := [reason for reason, is_wrong in reasons.items() if is_wrong]:
@@ -220,7 +220,7 @@ class DateFormat:
 
     @cached_property
     def pattern(self) -> str:
-        """The pattern of such dates, in which the day of a month is not checked."""
+        """The pattern of such dates, which does not check the day of a month."""
         return "".join(literal(text) if field is None else field.pattern for text, field in self.parts)
 
     @property
@@ -234,7 +234,7 @@ class DateFormat:
         return re.compile("".join(named))
 
     def read(self, text: str) -> datetime | None:
-        """Return the clock time that a text states, without its distance to UTC; None if it states none."""
+        """Return the clock time that a text states, without its UTC offset; None if it states none."""
         if self.is_serial:
             return _read_serial(text)
         match = self._groups.fullmatch(text)
@@ -243,7 +243,7 @@ class DateFormat:
         values = match.groupdict()
         year = int(values.get("Y") or values["y"])
         if "y" in values:
-            year += 1900 if year >= _LAST_OF_1900S else 2000
+            year += 1900 if year >= _FIRST_OF_1900S else 2000
         word = (values.get("b") or values.get("B") or "").title()[:3]
         month = [each[:3] for each in MONTHS].index(word) + 1 if word else int(values.get("m") or 1)
         hour = int(values.get("H") or values.get("I") or 0)
@@ -256,7 +256,7 @@ class DateFormat:
 
 
 def refuse_formats(name: str, formats: Sequence[str], *, zoned: bool) -> None:
-    """Refuse what is no format of dates, and a distance to UTC in the format of an attribute without a zone.
+    """Refuse invalid formats of dates, and a UTC offset in the format of an attribute without a zone.
 
     Raises:
         DomainError: a format is wrong.
@@ -265,8 +265,8 @@ def refuse_formats(name: str, formats: Sequence[str], *, zoned: bool) -> None:
         named = {part for part, field in DateFormat(text).parts if field is not None}
         if "z" in named and not zoned:
             raise DomainError(
-                f"the format {text!r} of {name!r} has a distance to UTC, so its day depends on a zone; declare the "
-                "column as a timestamp with a zone",
+                f"the format {text!r} of {name!r} has a UTC offset, so its day depends on a zone; declare the column "
+                "as a timestamp with a zone",
                 culprit=text,
             )
 
@@ -304,7 +304,7 @@ _FORMATS = [DateFormat(day + time) for day, time in product(_DAYS, _TIMES)]
 _LIKELY = re.compile(r".*\d.*[./ -].*\d.*|[A-Za-z]{3,9}[ -]\d{4}|\d{1,2}[A-Za-z]{3}\d{4}")
 _PROBES = 50  # texts at each end that decide which formats are tried
 _MOST_FORMATS = 6
-_LEAST_SHARE = 0.005  # of the texts have a format, so that it is none of a typing error
+_LEAST_SHARE = 0.005  # of the texts; fewer texts in a format are typing errors
 _NAMES = re.compile(r"(^|[^a-z])(date|dob|birthday|birthdate|datum|day)([^a-z]|$)")
 
 
@@ -327,11 +327,11 @@ def named_like_dates(name: str) -> bool:
 
 
 def guess_formats(texts: Sequence[str], share: float, iso: str) -> GuessedFormats | None:
-    """Return formats that read most of some distinct texts; None if they are no dates.
+    """Return formats that read most of the given distinct texts; None if the texts are no dates.
 
     Args:
         texts: distinct values of a column.
-        share: the part of the texts that are dates, at least.
+        share: the least share of the texts that are dates.
         iso: the pattern of dates that need no format.
 
     >>> guess_formats(["1/2/2000", "1/31/2000", "Jan 1 2000"], 0.9, "")
@@ -355,7 +355,7 @@ def guess_formats(texts: Sequence[str], share: float, iso: str) -> GuessedFormat
 
 
 def swapped(text: str) -> str | None:
-    """Return a format with day and month in each other's place; None if a month has a name or there is no day.
+    """Return a format with day and month swapped; None if a month has a name or there is no day.
 
     >>> swapped("%d.%m.%Y"), swapped("%b %d, %Y"), swapped("%Y/%m/%d")
     ('%m.%d.%Y', None, None)

@@ -173,10 +173,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The person who accepted a description, the time (UTC, ISO 8601), and a hash of the content and all other parts.
+    """The acceptance of a description: the person, the time (UTC, ISO 8601), and a hash of the content and all parts.
 
-    ``confirmed`` are the kinds of findings that the person confirmed.  ``edited`` tells whether a draft was changed
-    before; None if no draft is known.
+    ``confirmed`` are the kinds of findings that the person confirmed.  ``edited`` tells whether the draft was changed
+    before its acceptance; it is None if no draft is known.
     """
 
     by: str
@@ -188,7 +188,7 @@ class Acceptance:
     def __post_init__(self) -> None:
         object.__setattr__(self, "confirmed", tuple(self.confirmed))
         if not self.by.strip() or not self.by.isprintable():
-            raise DomainError("name who accepts the domain, in one line", culprit=self.by)
+            raise DomainError("name the person who accepts the description, in one line", culprit=self.by)
 
     @staticmethod
     def sign(content: str, by: str, at: str, *, confirmed: Sequence[str] = (), edited: bool | None = None) -> str:
@@ -198,22 +198,22 @@ class Acceptance:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def signs(self, content: str) -> bool:
-        """Return whether the description with the hash ``content`` was accepted so."""
+        """Return whether this is the acceptance of the description with the hash ``content``."""
         return self.hash == self.sign(content, self.by, self.at, confirmed=self.confirmed, edited=self.edited)
 
     def __str__(self) -> str:
-        """The person and the time, what was confirmed, and whether the draft was edited."""
+        """Return the person and the time, the confirmed kinds, and whether the draft was edited."""
         confirmed = f"confirmed {', '.join(self.confirmed)}" if self.confirmed else "nothing to confirm"
         edited = "" if self.edited is None else f"; the draft was {'' if self.edited else 'not '}edited"
         return f"{self.by}, {self.at}; {confirmed}{edited}"
 
     def describe(self) -> dict[str, Any]:
-        """The acceptance as it stands in a document."""
+        """Return the acceptance for a document."""
         entry = self.journal_entry()
         return {"by": entry.pop("by"), "at": entry.pop("at"), "hash": self.hash, **entry}
 
     def journal_entry(self) -> dict[str, Any]:
-        """The acceptance as it stands in the journal, without its hash."""
+        """Return the acceptance for the journal, without its hash."""
         confirmed = {"confirmed": list(self.confirmed)} if self.confirmed else {}
         edited = {} if self.edited is None else {"edited": self.edited}
         return {"by": self.by, "at": self.at, **confirmed, **edited}
@@ -221,7 +221,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Drafted:
-    """A record of a draft: the hash of its content, and a digest of each fact that it read off the table.
+    """The record of a draft: the hash of its content, and a digest of each fact that it read off the table.
 
     ``findings`` has the digests by kind of finding and column.
     """
@@ -258,7 +258,7 @@ def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = 
         confirmed: the kinds of findings that the person confirms.
 
     Raises:
-        DomainError: nobody is named.
+        DomainError: ``by`` is empty, or has several lines.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     edited = None if description.drafted is None else description.drafted.hash != description.hash

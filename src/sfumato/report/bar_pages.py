@@ -36,7 +36,7 @@ _NO_DP = "These rows were made from the rows of people, without differential pri
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with a label; both ends of its interval, if it has one."""
+    """A bar with a label, and with both ends of its interval if it has one."""
 
     label: str
     value: float
@@ -201,7 +201,7 @@ def _anonymized_bars(release: Anonymized) -> dict[str, tuple[Bar, ...]]:
 
 
 def _value_bars(values: pa.ChunkedArray) -> tuple[Bar, ...]:
-    """Return the number of rows by value: by their numbers if all begin with one, else largest first."""
+    """Return a bar for each value: by the numbers with which all values begin, or else by rows, most first."""
     totals = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
     numbers = {label: _NUMBER.match(label) for label, _ in totals}
     if all(numbers.values()):

@@ -331,7 +331,7 @@ def draw_linked_columns(release: LinkedRelease, column: str | None) -> HtmlPage:
 
 
 def _bars(book: Mapping[str, Any]) -> dict[str, tuple[Bar, ...]]:
-    """Return the synthetic units by value, by table and column; their intervals hold those of the protected tables."""
+    """Return the synthetic units by value, for each table and column; intervals are for the protected tables."""
     return {
         f"{part['name']}.{column['name']}".removeprefix("head."): tuple(
             Bar(str(value["label"]), value["units"], value["low"], value["high"]) for value in column["values"]

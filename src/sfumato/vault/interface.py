@@ -218,7 +218,7 @@ def stated_loss(stated: StatedLoss) -> Loss:
     """Return the loss that a caller states.
 
     Raises:
-        LossError: there is no loss, there are two, or a number is none.
+        LossError: no loss or several losses are stated, or a number is invalid.
         TypeError: the function has no such keyword.
 
     >>> stated_loss({"epsilon": 0.1}), stated_loss({"epsilon": "0.1", "delta": 1e-9})
@@ -239,7 +239,7 @@ def stated_loss(stated: StatedLoss) -> Loss:
 
 
 def states_loss(function: _Function) -> _Function:
-    """Show the keywords of :class:`StatedLoss` in the signature of a function, in place of ``**stated``."""
+    """Show the keywords of :class:`StatedLoss` in the signature of a function, instead of ``**stated``."""
     visible = signature(function)
     *others, _ = visible.parameters.values()
     keywords = [

@@ -177,7 +177,7 @@ class EditedTable:
         """Take over changed parts of the document."""
         self.document = {**self.document, **parts}
 
-    def redrafted(self, name: str, codes: Sequence[str | float]) -> None:
+    def redraft(self, name: str, codes: Sequence[str | float]) -> None:
         """Keep a column as it is stored: the page has no table to read."""
 
     def change_attribute(self, name: str, body: Mapping[str, Any]) -> None:
