@@ -169,7 +169,7 @@ def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
         (("postgresql://h/d?table=x",), "leave ?table= out of the address"),
         (("hospital/visits.csv", "postgresql://h/d"), "a database is drafted by itself"),
         (("sqlite://h/d",), "from a database of postgresql, postgres, mysql, mariadb, not 'sqlite'"),
-        (("hospital", "--name", "a b"), "words of letters, digits and _"),
+        (("hospital", "--name", "a b"), "have only letters, digits and _"),
         (("hospital", "--unit", "colour"), "no table has a column 'colour'"),
     ],
 )

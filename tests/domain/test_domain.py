@@ -280,7 +280,7 @@ def test_an_accepted_file_says_by_whom_and_keeps_its_comments(tmp_path, text):
     assert path.read_text(encoding="utf-8").count("accepted") == 1
     path.write_text(path.read_text(encoding="utf-8").replace("M", "X"), encoding="utf-8")
     assert load(path).accepted_by is None  # nobody accepted this
-    with pytest.raises(DomainError, match="name who"):
+    with pytest.raises(DomainError, match="name the person who"):
         accept(path, by=" ")
 
 
