@@ -1,6 +1,6 @@
 // Made by scripts/client-types of the server's description of itself; not to be edited.
 
-/** A domain or a schema to accept unchanged. If ``source`` is given, risks are also looked for in the tables. ``confirm`` names the kinds of findings that the steward looked at. */
+/** A domain or a schema to accept unchanged. If ``source`` is given, risks are also looked for in the tables. ``confirm`` names the kinds of findings that the steward confirms. */
 export type AcceptanceRequest = {
   "domain": Record<string, unknown>;
   "source"?: string | null;

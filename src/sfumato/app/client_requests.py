@@ -294,7 +294,7 @@ class Requests:
         Args:
             domain: the description.
             source: the address of its tables, to look for risks in them.
-            confirm: the kinds of findings that the steward looked at, such as ``bounds``.
+            confirm: the kinds of findings that the steward confirms, such as ``bounds``.
 
         Returns:
             ``domain``, which names who accepted it and can be registered, and ``risks``.  If ``source`` is given, risks

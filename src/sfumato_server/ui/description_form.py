@@ -1,8 +1,8 @@
 """The form in which a steward edits a description: from a document to the fields of a form, and back.
 
-Every field is text with a name of its own.  So the form can be shown again with all that was typed, even if it is
-invalid.  Fields change a document that the server stores.  What no field changes, such as hierarchies, derived columns
-and the format of a file, stays as it is, to the byte.
+Every field is text with a name of its own.  So the form can be shown again with all typed text, even if it is invalid.
+Fields change a document that the server stores.  Its other parts, such as hierarchies, derived columns and the format
+of a file, stay equal to the byte.
 """
 
 from __future__ import annotations
@@ -174,14 +174,14 @@ class EditedTable:
         self.hints: dict[str, str] = {}
 
     def change(self, parts: Mapping[str, Any]) -> None:
-        """Take over changed parts of the document."""
+        """Replace parts of the document."""
         self.document = {**self.document, **parts}
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> None:
-        """Keep a column as it is stored: the page has no table to read."""
+        """Return None: no column is drafted again, because the page has no table to read."""
 
     def change_attribute(self, name: str, body: Mapping[str, Any]) -> None:
-        """Put another attribute in the place of one."""
+        """Replace an attribute."""
         self.change({"attributes": self.document["attributes"] | {name: body}})
 
     def rows(self) -> list[Line]:
@@ -190,7 +190,7 @@ class EditedTable:
 
 
 def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """Return a draft with what the fields change.  All other parts stay as they are.
+    """Return a draft with the changes of the fields.  All other parts stay equal.
 
     Bounds and codes for missing values change as they do by the methods of a draft in Python.
 
@@ -312,7 +312,7 @@ def _unit(fields: Fields, former: object) -> Any:  # noqa: ANN401 - JSON
         return "row"
     column = fields.get("unit-id", "").strip()
     if not column:
-        raise InputError("say which column tells people apart, or that each row is one person")
+        raise InputError("write the column with the id of a person, or choose that each row is one person")
     unit: dict[str, Any] = {"id": column, "rows": _integer_field(fields, "unit-rows", "the rows kept of one person")}
     per = _mapping(fields, "unit-per", "the bounds by groups")
     schema = {"schema": former["schema"]} if isinstance(former, dict) and "schema" in former else {}
@@ -396,7 +396,7 @@ def _values(text: str, kind: str, name: str) -> list[Any]:
             values.append(_integer(line, f"{name}: a value"))
         elif kind == "truth":
             if line not in ("true", "false"):
-                raise InputError(f"{name}: a value is true or false, where all of them are")
+                raise InputError(f"{name}: each value is true or false, because the values are truth values")
             values.append(line == "true")
         elif line.startswith('"'):
             values.append(str(read_json(line, name=f"{name}: a value in quotes")))
@@ -411,7 +411,7 @@ def _integer_field(fields: Fields, key: str, label: str) -> int:
 
 def _integer(text: str, label: str) -> int:
     if not _INTEGER.fullmatch(text):
-        raise InputError(f"{label} is a whole number, such as 12{'' if text else ', and is not said'}")
+        raise InputError(f"{label} is a whole number, such as 12{'' if text else ', and is empty'}")
     return int(text)
 
 
@@ -483,7 +483,7 @@ def summary(fields: Fields, prefix: str) -> str:
 
 
 def with_attribute(document: Mapping[str, Any], table: str, name: str) -> dict[str, Any]:
-    """Return the document with one more attribute, whose values are still to be written.  Tables have numbers from 0.
+    """Return the document with one more attribute, which has no values yet.  Tables have numbers from 0.
 
     Raises:
         InputError: there is no such table, the name is empty, or an attribute has it.
@@ -491,7 +491,7 @@ def with_attribute(document: Mapping[str, Any], table: str, name: str) -> dict[s
     tables = {str(number): each for number, each in enumerate(_tables(document))}
     name = name.strip()
     if table not in tables or not name or name in tables[table][1]["attributes"]:
-        raise InputError("name the column to add, one that is not here yet")
+        raise InputError("name the column to add; the form must not have it already")
     key, body = tables[table]
     attributes = body["attributes"] | {name: {"type": "categorical", "values": [], "unknown": "category"}}
     if not key:

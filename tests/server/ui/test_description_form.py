@@ -148,7 +148,7 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
 @pytest.mark.parametrize(
     ("field", "text", "says"),
     [
-        ("t0-a0-minimum", "", "age: the minimum is a whole number, such as 12, and is not said"),
+        ("t0-a0-minimum", "", "age: the minimum is a whole number, such as 12, and is empty"),
         ("t0-a0-minimum", "1.5", "age: the minimum is a whole number"),
         ("t0-a0-maximum", "9" * 21, "age: the maximum is a whole number"),
         ("t0-a0-edges", "0, x", "age: an edge is a whole number"),
@@ -156,8 +156,8 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
         ("t0-a2-edges", "0; nan", "income: an edge is a number"),
         ("t0-a1-values", '"F', "sex: a value in quotes is no JSON"),
         ("t0-a1-kind", "number", "sex: a value is a whole number"),
-        ("t0-a1-kind", "truth", "sex: a value is true or false"),
-        ("unit-kind", "id", "say which column tells people apart"),
+        ("t0-a1-kind", "truth", "sex: each value is true or false"),
+        ("unit-kind", "id", "write the column with the id of a person"),
         ("t0-a0-missing", '"9', "age: a code in quotes is no JSON"),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_table_is_described_in_four_steps(server, browser, tmp_path, look):  #
     of(page, "age", "Greatest").fill("120")
     of(page, "age", "Codes for a missing value").fill("-9, ?")
     opened(page, "ward")
-    of(page, "ward", "Values, one a line").fill("A\nB\nC\nD")
+    of(page, "ward", "Values, one per line").fill("A\nB\nC\nD")
     page.get_by_label("Most rows kept of a person").fill("12")
     kept(page)
     draft["admitted"].days("2023-01-01", "2023-12-31")
@@ -160,7 +160,7 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     page.get_by_role("button", name="Accept and go on").click()
     expect(page.get_by_role("alert")).to_contain_text("tables.icd still needs to be said public or not")
     icd = page.get_by_role("region", name="Table icd")
-    icd.get_by_label("Whose its rows are").select_option("public")
+    icd.get_by_label("Whom its rows belong to").select_option("public")
     expect(icd.get_by_label("Column of the person")).to_be_hidden()
     for table, rows in (("visits", "3"), ("diagnoses", "6")):
         page.get_by_role("region", name=f"Table {table}").get_by_label("Most rows kept").fill(rows)

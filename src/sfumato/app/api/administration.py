@@ -39,7 +39,7 @@ class DraftRequest(StrictModel):
 class AcceptanceRequest(StrictModel):
     """A domain or a schema to accept unchanged.  If ``source`` is given, risks are also looked for in the tables.
 
-    ``confirm`` names the kinds of findings that the steward looked at.
+    ``confirm`` names the kinds of findings that the steward confirms.
     """
 
     domain: dict[str, Any]

@@ -46,9 +46,9 @@ def draft(
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
 
-    The draft is read off the protected table, so it is marked as one, and every release refuses it until
-    somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
-    is written, and every command that is given the domain reads the file so.
+    The draft is read off the protected table. It is marked as a draft, and every release refuses it until its owner has
+    replaced facts of the table by public ones, and accepted it. It also states how a CSV file is written, and every
+    command with this domain reads the file so.
     """
     from sfumato.description.draft import describe
     from sfumato.description.findings import confirm_option
@@ -79,11 +79,11 @@ def accept(
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept a domain as it stands, after a look at what is risky in it.
+    """Accept a domain unchanged, and confirm its findings.
 
     Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
-    they confirmed, and whether the draft was edited, and so does the journal of every release. Whoever edits it later
-    has to accept it again; until then releases refuse it.
+    they confirmed, and whether the draft was edited, and so does the journal of every release. An edited file has to
+    be accepted again; until then releases refuse it.
     """
     from sfumato.description.findings import confirmed_kinds, domain_findings, refuse_unconfirmed
     from sfumato.domain import load
@@ -101,7 +101,7 @@ def accept(
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if table is None:
-        text += "Without --table nothing tells which columns identify people.\n"
+        text += "Without --table, columns were not checked for values that identify people.\n"
     show_result = result if table is None else exact_result
     show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
@@ -174,12 +174,12 @@ def diff(
     new: Annotated[Path, typer.Argument(help="Another version of it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what changed from one version of a domain to another, and what it means for past releases."""
+    """Show the changes between two versions of a domain, and what they mean for past releases."""
     from sfumato.description.domain_fit import domain_changes
     from sfumato.domain import load
 
     compared = domain_changes(load(old), load(new))
-    lines = compared.changes or ("Nothing that releases rest on changed.",)
+    lines = compared.changes or ("Nothing changed that releases depend on.",)
     result(asdict(compared), "\n".join([*lines, "", *compared.meaning]), as_json=as_json)
 
 

@@ -69,7 +69,7 @@ NewVersionOption = Annotated[
 ]
 ConfirmOption = Annotated[
     list[str] | None,
-    typer.Option("--confirm", help="A kind of finding that you looked at, such as bounds; several times or by commas."),
+    typer.Option("--confirm", help="Kinds of findings that you confirm, such as bounds,bins; may be repeated."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]

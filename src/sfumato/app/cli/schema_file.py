@@ -54,11 +54,11 @@ def draft_tables(
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Draft a schema from several tables: keys, whose rows they are, references, types.
+    """Draft a schema from several tables: keys, owners of rows, references, types.
 
-    The draft is read off the protected tables, so every release refuses it until somebody has replaced what the data
-    says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
-    tables are public: neither is for a program to read off the data.
+    The draft is read off the protected tables, so every release refuses it until its owner has replaced facts of the
+    tables by public ones, and accepted it.  The draft does not state how many rows of a person are kept, or which
+    tables are public, because only their owner can decide this.
     """
     from sfumato.description.findings import confirm_option
     from sfumato.description.tables_draft import describe_tables
@@ -200,11 +200,11 @@ def accept_file(
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept a schema as it stands, after a look at what is risky in it.
+    """Accept a schema unchanged, and confirm its findings.
 
     Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
-    they confirmed, and whether the draft was edited. Whoever changes what it says has to accept it again: until then
-    releases refuse it.
+    they confirmed, and whether the draft was edited. An edited file has to be accepted again; until then releases
+    refuse it.
     """
     from sfumato.description.findings import confirmed_kinds, refuse_unconfirmed
     from sfumato.description.schema_fit import schema_findings
@@ -222,7 +222,7 @@ def accept_file(
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if tables is None:
-        text += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
+        text += "Without --tables, neither repeated keys nor facts that were read off the data were looked for.\n"
     show_result = result if tables is None else exact_result
     show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 

@@ -27,10 +27,10 @@ def sign_off(
     ] = None,
     dataset: DatasetOption = "default",
     evaluation: Annotated[
-        Path | None, typer.Option("--evaluation", help="What 'sfumato evaluate --json' printed about this file.")
+        Path | None, typer.Option("--evaluation", help="The output of 'sfumato evaluate --json' about this file.")
     ] = None,
     to: Annotated[str, typer.Option("--to", help="Who receives the file.")] = "",
-    purpose: Annotated[str, typer.Option("--purpose", help="What they may use it for.")] = "",
+    purpose: Annotated[str, typer.Option("--purpose", help="The purpose for which they may use it.")] = "",
     by: Annotated[str, typer.Option("--by", help="Who asks for the signature.")] = "",
     *,
     overwrite: OverwriteOption = False,
