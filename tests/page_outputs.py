@@ -26,7 +26,7 @@ MASKED = [
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
 ]
-NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e-?\d+)?")
 NOISY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ± ([\d,]+(?:\.\d+)?)")
 DEVIATIONS = 3.1  # half widths of 95 %: six standard deviations of Gaussian noise, and the rounding of what is shown
 SHOWN = 3  # groups in a cell of a table
