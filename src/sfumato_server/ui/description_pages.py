@@ -67,11 +67,11 @@ class StoredDescription:
     Attributes:
         name: the name of the dataset to be.
         source: the address of its tables.
-        drafted: the document that was drafted, which the document equals until it is edited.
-        document: the document as it stands.
-        notes: what was noticed when it was drafted, in sentences.
+        drafted: the document of the draft, which ``document`` equals until it is edited.
+        document: the document with all edits.
+        notes: findings and hints of the draft, in sentences.
         drafted_findings: the findings of the draft: kind, columns with details, and whether the columns are left out.
-        findings: the findings about the document as it stands, in the same form.
+        findings: the findings about ``document``, in the same form.
         accepted: the accepted document; None until each kind of finding is confirmed.
         limit: the budget; empty until the dataset is registered.
     """
@@ -96,7 +96,7 @@ class StoredDescription:
         """
         stored = service.registry.jobs.draft(key.name, draft_id)
         if stored is None:
-            raise RefusalError("not-drafted_findings", "There is no such description", 404, "describe the table again")
+            raise RefusalError("not-found", "There is no such description", 404, "describe the table again")
         return replace(StoredDescription(**json.loads(stored)), id=draft_id)
 
     def save(self, key: Key, service: Service) -> StoredDescription:
@@ -107,7 +107,7 @@ class StoredDescription:
         return replace(self, id=saved)
 
     def edited(self, document: dict[str, Any], service: Service) -> StoredDescription:
-        """Return it with another document, which nobody has accepted yet, and the findings about that document."""
+        """Return the description with another document, its findings, and no acceptance."""
         if document == self.document:
             return self
         if document == self.drafted:
@@ -120,7 +120,7 @@ class StoredDescription:
 
     @property
     def current_findings(self) -> tuple[DescriptionFinding, ...]:
-        """The findings about the document as it stands."""
+        """The findings about ``document``."""
         return tuple(DescriptionFinding(FindingKind(kind), names, out) for kind, names, out in self.findings)
 
     @property
@@ -151,7 +151,7 @@ def _domain_findings(document: Mapping[str, Any], stored: StoredDescription, ser
 
 
 def _schema_findings(document: Mapping[str, Any], stored: StoredDescription, service: Service) -> list[Any]:
-    """Return the findings about a schema; those of its draft while something is left for the steward to state."""
+    """Return the findings about a schema, or those of its draft until the steward has stated all that is open."""
     try:
         description = read_description(document)
     except RefusalError:
@@ -301,7 +301,7 @@ def register(draft_id: str, key: Steward, service: CurrentService, form: Annotat
 
 @router.get(f"{HERE}/{{draft_id}}/done", response_class=HTMLResponse)
 def done(draft_id: str, key: Steward, service: CurrentService) -> Response:
-    """Show the last step: what was registered, and what comes next."""
+    """Show the last step: the registered dataset, and the next actions."""
     stored = StoredDescription.load(draft_id, key, service)
     if not stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
@@ -331,7 +331,7 @@ def _accept(stored: StoredDescription, fields: Mapping[str, str], key: Key, serv
     """Return the description as accepted by the steward, who confirmed each kind of finding.
 
     Raises:
-        RefusalError: something is left to be stated, or a kind is not confirmed.
+        RefusalError: something is not stated yet, or a kind is not confirmed.
         InputError: the steward does not say that they accept it.
     """
     description = read_description(stored.document)
@@ -371,7 +371,7 @@ def _budget_page(key: Key, stored: StoredDescription, form: BudgetForm, error: E
 
 
 def _review(key: Key, stored: StoredDescription, typed: Mapping[str, str], error: Exception | None = None) -> Response:
-    """Render the review, with all that was typed if it was refused."""
+    """Render the review; after a refusal it keeps the typed fields."""
     content = None if error is None else problem(error)
     fields = _displayed_fields(form_fields(stored.document), typed)
     tables = table_forms(stored.document, fields, stored.notes)
@@ -396,7 +396,7 @@ def _review(key: Key, stored: StoredDescription, typed: Mapping[str, str], error
         yaml=typed.get("yaml") or write_yaml(stored.document),
         types=TYPES,
         unknown=UNKNOWN,
-        grains=[("", "not said"), *((each, f"one {each}") for each in GRAINS)],
+        grains=[("", "not stated"), *((each, f"one {each}") for each in GRAINS)],
         tables_listed=[("", "none"), *((each.name, each.name) for each in tables)],
         kinds=KINDS,
         problem=content,

@@ -298,4 +298,5 @@ def test_a_description_under_way_is_seen_by_its_steward_alone(server, post, tmp_
             assert client.get(f"/releases/{path.rpartition('/')[2]}").status_code == 404
     with httpx.Client(base_url=server.address, trust_env=False, cookies=server.session("stew", Scope.STEWARD)) as stew:
         assert "mine" in stew.get(HERE).text
-        assert stew.get(f"{HERE}/nothing").status_code == 404
+        unknown = stew.get(f"{HERE}/nothing", headers={"Accept": "application/json"})
+        assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/not-found")
