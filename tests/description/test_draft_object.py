@@ -252,3 +252,32 @@ def test_a_list_of_the_values_of_a_table_stays_a_finding_without_a_code(tmp_path
     draft["people"]["kind"].missing("x")
     assert draft.document["tables"]["people"]["attributes"]["kind"]["values"] == ["a", "b", "c", "d", "e"]
     assert "values" in draft.risks
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda column: column.bounds(1, float("inf")), "numbers up to 1e\\+300, not inf"),
+        (lambda column: column.bounds(-1e308, 1e308), "numbers up to 1e\\+300"),
+        (lambda column: column.bounds(0, 10**400), "numbers up to 1e\\+300"),
+        (lambda column: column.bins(10**9), "at most 100,000"),
+        (lambda column: column.bins(True), "their number, or a list of edges, not bool"),
+        (lambda column: column.bins(2.5), "their number, or a list of edges, not float"),
+        (lambda column: column.bins(None), "their number, or a list of edges, not NoneType"),
+        (lambda column: column.values("low"), "list the values of 'bmi', such as \\['low'\\]"),
+        (lambda column: column.values(5), "list the values of 'bmi'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused_and_change_nothing(frame, change, says) -> None:
+    draft = sf.describe(frame)
+    before = draft.text()
+    with pytest.raises(InputError, match=says):
+        change(draft["bmi"])
+    assert draft.text() == before
+
+
+def test_numbers_of_numpy_are_numbers_for_a_draft(frame) -> None:
+    draft = sf.describe(frame)
+    draft["bmi"].missing(np.int64(999), np.float64(998.5)).bounds(np.float32(10), np.int8(80)).bins(np.int64(7))
+    assert draft["bmi"].body["missing"][-2:] == [999, 998.5]
+    assert draft.unit("patient_nbr", rows=np.int64(5)).document["unit"] == {"id": "patient_nbr", "rows": 5}

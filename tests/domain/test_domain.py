@@ -330,3 +330,55 @@ def test_how_a_file_is_written_and_who_accepted_it_do_not_name_the_domain():
     assert parse(parse(other).describe()).csv == parse(other).csv
     with pytest.raises(DomainError):
         parse(plain | {"csv": {"decimal": ";"}})
+
+
+_AGE = "attributes:\n  age: {type: integer, minimum: 0, maximum: 99, unknown: clamp, nullable: false}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sfumato: 1\nunit: row\n<<: {{draft: true}}\n{_AGE}",
+        f"<<: {{sfumato: 1}}\nunit: row\n{_AGE}",
+        f"sfumato: 1\ndraft: &yes true\nunit: row\n{_AGE.replace('false', '*yes')}",
+        (
+            f"sfumato: 1\ndrafted: {{hash: &h a, findings: {{}}}}\nunit: row\n{_AGE}  c: {{type: categorical, "
+            "values: [*h, b], unknown: drop}\n"
+        ),
+    ],
+)
+def test_a_document_without_a_place_for_its_acceptance_is_refused_and_stays(text, tmp_path):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    with pytest.raises(DomainError, match="no place for its acceptance"):
+        accept(path, by="Ann")
+    assert path.read_text() == text
+
+
+def test_an_acceptance_leaves_indents_and_all_comments(tmp_path):
+    path = tmp_path / "indented.yaml"
+    record = "drafted:\n  hash: a\n  findings: {}\n"
+    text = f"sfumato: 1\ndraft: true\n{record}# of whom\nunit: row  # each\n{_AGE}"
+    path.write_text("".join(f"  {line}\n" for line in text.splitlines()))
+    path.write_text(accept(path, by="Ann"))
+    assert load(path).accepted_by.by == "Ann"
+    left = [line for line in path.read_text().splitlines() if "accepted:" not in line]
+    assert left == [f"  {line}" for line in text.replace(record, "").replace("true", "false").splitlines()]
+
+
+def test_a_file_that_changes_while_it_is_looked_at_is_not_accepted(tmp_path):
+    path = tmp_path / "moving.yaml"
+    path.write_text(f"sfumato: 1\nunit: row\n{_AGE}")
+    looked_at = load(path)
+    path.write_text(path.read_text().replace("99", "87"))
+    with pytest.raises(DomainError, match="changed while it was looked at"):
+        accept(path, by="Ann", described=looked_at)
+
+
+def test_the_bare_hash_of_a_description_confirms_nothing(tmp_path):
+    path = tmp_path / "forged.yaml"
+    path.write_text(f"sfumato: 1\nunit: row\n{_AGE}")
+    body = {"by": "Ann", "at": "2026-01-01T00:00:00Z", "hash": load(path).hash}
+    for parts, accepted in (({}, True), ({"confirmed": ["bounds"]}, False), ({"edited": False}, False)):
+        path.write_text(f"sfumato: 1\nunit: row\naccepted: {json.dumps(body | parts)}\n{_AGE}")
+        assert (load(path).accepted_by is not None) is accepted

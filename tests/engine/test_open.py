@@ -102,7 +102,8 @@ def test_tables_without_rows(tmp_path):
 
 
 def test_frames_that_arrow_cannot_hold():
-    assert "mixes types" in refused(pd.DataFrame({"word": [SECRET, 1, 2.5]}, dtype=object))
+    mixed = refused(pd.DataFrame({"age": [1, 2, 3], "word": [SECRET, 1, 2.5]}, dtype=object))
+    assert "mixes types: 'word'; make it text or numbers, such as frame['word'].astype('string')" in mixed
     assert "no columns" in refused(pd.DataFrame())
     assert "of a type" in refused(pa.table({"half": pa.array(np.array([1.5], np.float16))}))
     assert "of a type" in refused(pa.table({"wide": pa.array([Decimal("1.5")], pa.decimal256(50, 2))}))

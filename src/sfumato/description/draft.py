@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from sfumato.arguments import expect
+import numpy as np
+
+from sfumato.arguments import expect, parse_integer
 from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, draft_without, rounded_up
 from sfumato.description.findings import (
     DescriptionFinding,
-    confirmed_kinds,
+    confirmed_findings,
     domain_findings,
-    refuse_unconfirmed,
     to_confirm,
 )
 from sfumato.domain import CsvFormat, Domain
@@ -33,6 +34,8 @@ from sfumato.strict_documents import write_yaml
 from sfumato.vault.release import save_text
 
 _WIDEST = 60  # characters of a text in a terminal
+_MOST_BINS = 100_000  # of a column
+_LARGEST = 1e300  # of a bound or an edge
 _FIRST_VALUES = 4  # of a list, which a line shows
 HEAD = ("column", "type", "cells", "noticed")
 
@@ -180,6 +183,7 @@ class TableDraft:
             raise InputError(f"the table has no column {column!r}", culprit=column)
         if rows is None:
             raise InputError(f"state how many rows of one {column} are kept, such as rows=5", culprit=column)
+        rows = parse_integer(rows, "rows are an integer")
         others = {name: body for name, body in self.document["attributes"].items() if name != column}
         self.change({"unit": {"id": column, "rows": rows}, "attributes": others})
         self.left_out[column] = "the unit"
@@ -312,6 +316,8 @@ class ColumnDraft:
         Type and bins are drafted again without them, so text may become numbers.  A column that was changed by hand
         keeps its type and bins.
         """
+        own: tuple[Any, ...] = codes
+        codes = tuple(code.item() if isinstance(code, np.number) else code for code in own)
         shared = self.draft.document.get("missing", [])
         drafted = self.draft.document["attributes"].get(self.name, {})
         listed = [*drafted.get("missing", shared)]
@@ -347,9 +353,12 @@ class ColumnDraft:
         """
         kind, body = self._number(), self.body
         low, high = (body["minimum"], body["maximum"]) if kind == "integer" else (body["edges"][0], body["edges"][-1])
-        if isinstance(edges, int):
-            if edges < 1:
-                raise InputError(f"{self.name!r} needs at least one bin, not {edges}", culprit=edges)
+        if not isinstance(edges, Sequence | np.ndarray):
+            expect(edges, int, "bins are their number, or a list of edges")
+            if not 1 <= edges <= _MOST_BINS:
+                raise InputError(
+                    f"{self.name!r} needs at least one bin and at most {_MOST_BINS:,}, not {edges}", culprit=edges
+                )
             width = (high - low + (kind == "integer")) / edges
             even = [low + place * width for place in range(edges)]
             return self._binned(low, high, [round(edge) for edge in even] if kind == "integer" else [*even, high])
@@ -360,6 +369,8 @@ class ColumnDraft:
 
     def values(self, values: Sequence[str | bool]) -> ColumnDraft:
         """List all values that are possible, such as those of a code book; other values are unknown."""
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise InputError(f"list the values of {self.name!r}, such as [{str(values)!r}]", culprit=values)
         return self._with({"type": "categorical", "values": list(values), "unknown": "category"}, anew=True)
 
     def days(self, first: object, last: object) -> ColumnDraft:
@@ -412,7 +423,12 @@ def _number(value: object, *, integral: bool) -> float:
         InputError: the value is no number.
     """
     expect(value, int | float, "bounds and edges are numbers")
-    number = float(value)  # type: ignore[arg-type]
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if not abs(number) <= _LARGEST:
+        raise InputError(f"bounds and edges are numbers up to {_LARGEST:g}, not {number}", culprit=value)
     return int(number) if integral and number.is_integer() else number
 
 
@@ -434,27 +450,6 @@ def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[
             if not finding.left_out:
                 noticed.setdefault(name, []).append(f"{finding.kind}{f' ({why})' if why else ''}")
     return noticed
-
-
-def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds of findings that a person confirms.
-
-    Raises:
-        DomainError: a kind is not confirmed; the message lists the findings.
-        InputError: there is no such kind.
-    """
-    kinds = confirmed_kinds([confirm] if isinstance(confirm, str) else confirm)
-    try:
-        return refuse_unconfirmed(findings, kinds)
-    except DomainError as error:
-        missing = [kind.value for kind in to_confirm(findings) if kind not in kinds]
-        argument = f" confirm={[*map(str, kinds), *missing]}"
-        raise DomainError(str(error).replace(confirm_text(missing), argument), culprit=error.culprit) from None
-
-
-def confirm_text(kinds: Sequence[str]) -> str:
-    """Return the option by which a command confirms kinds, as the message of a refusal has it."""
-    return f" --confirm {','.join(kinds)}"
 
 
 def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> list[Line]:

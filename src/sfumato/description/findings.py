@@ -146,6 +146,27 @@ def refuse_unconfirmed(findings: Iterable[DescriptionFinding], confirmed: Collec
     return tuple(kind.value for kind in kinds)
 
 
+def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds of findings that a person confirms.
+
+    Raises:
+        DomainError: a kind is not confirmed; the message lists the findings.
+        InputError: there is no such kind.
+    """
+    kinds = confirmed_kinds([confirm] if isinstance(confirm, str) else confirm)
+    try:
+        return refuse_unconfirmed(findings, kinds)
+    except DomainError as error:
+        missing = [kind.value for kind in to_confirm(findings) if kind not in kinds]
+        argument = f" confirm={[*map(str, kinds), *missing]}"
+        raise DomainError(str(error).replace(confirm_text(missing), argument), culprit=error.culprit) from None
+
+
+def confirm_text(kinds: Sequence[str]) -> str:
+    """Return the option by which a command confirms kinds, as the message of a refusal has it."""
+    return f" --confirm {','.join(kinds)}"
+
+
 # --- the record of the facts that a draft read off a table ------------------------------------------------------------
 
 

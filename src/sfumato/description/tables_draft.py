@@ -14,11 +14,10 @@ from sfumato.description.draft import (
     Line,
     acceptance_call,
     aligned_lines,
-    confirmed_findings,
     draft_lines,
     noticed_by_column,
 )
-from sfumato.description.findings import to_confirm
+from sfumato.description.findings import confirmed_findings, to_confirm
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.description.schema_fit import draft_source, schema_findings
 from sfumato.domain.table_schema import Schema, parse_schema

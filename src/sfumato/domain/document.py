@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -17,7 +18,7 @@ from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real
 from sfumato.domain.calendar import Grain
 from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.raw_values import Unknown
-from sfumato.domain.unit import Acceptance, Drafted, GroupBound, Unit, accepted_now
+from sfumato.domain.unit import Acceptance, Described, Drafted, GroupBound, Unit, accepted_now
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
 
@@ -51,21 +52,34 @@ def dump(domain: Domain) -> str:
     return write_yaml(domain.describe())
 
 
-def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> str:
+def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = (), described: Domain | None = None) -> str:
     """Return the text of a domain file with the acceptance of its content; comments and layout stay.
 
     Args:
         path: of the file, which is only read.
         by: the person who accepts it.
         confirmed: the kinds of findings that the person confirms.
+        described: the domain whose findings the person looked at; None for that of the file.
 
     Raises:
-        DomainError: as :func:`load`, or nobody is named.
+        DomainError: as :func:`load`, nobody is named, or the file has another domain than ``described``.
     """
-    domain = load(path)
+    domain = load(path) if described is None else described
     acceptance = accepted_now(domain, by=by, confirmed=confirmed)
     accepted = replace(domain, draft=False, acceptance=acceptance)
-    return with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, accepted.describe())
+    text = with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, accepted.describe())
+    refuse_other_content(parse(read_yaml(text), folder=Path(path).parent), accepted, path)
+    return text
+
+
+def refuse_other_content(written: Described, accepted: Described, path: str | Path) -> None:
+    """Refuse a file that somebody changed while its findings were looked at.
+
+    Raises:
+        DomainError: the written description is not the accepted one.
+    """
+    if written.hash != accepted.hash:
+        raise DomainError(f"{path} changed while it was looked at; look at it again, then accept it", culprit=path)
 
 
 def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
@@ -77,32 +91,64 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
         text: of the document.
         acceptance: what it is to say.
         described: all that it then says, for a document that is written as JSON.
+
+    Raises:
+        DomainError: the layout of the document has no place for it.
     """
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     if root.flow_style:  # JSON, or written like it
         return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-    places = {
-        key.value: (key.start_mark.index, value.start_mark.index, value.end_mark.index) for key, value in root.value
-    }
+    places = {key.value: (key.start_mark, value.start_mark.index, _last_index(value)) for key, value in root.value}
     accepted = f"accepted: {json.dumps(acceptance.describe(), ensure_ascii=False)}"
     changes = []  # (from, to, text)
     if "drafted" in places:
         start, _, end = places["drafted"]
-        changes.append((start, end, ""))
+        blank = re.compile(r"[ \t]*\n?").match(text, end)
+        changes.append((start.index - start.column, end if blank is None else blank.end(), ""))
     if "draft" in places:
-        _, start, end = places["draft"]
-        changes.append((start, end, "false"))
+        changes.append((*places["draft"][1:], "false"))
     if "accepted" in places:
         start, _, end = places["accepted"]
-        changes.append((start, start + len(text[start:end].rstrip()), accepted))
-    else:
-        _, _, end = places.get("draft", places["sfumato"])
+        changes.append((start.index, end, accepted))
+    elif "draft" in places or "sfumato" in places:
+        start, _, end = places.get("draft") or places["sfumato"]
         line = text.find("\n", end)
         end = len(text) if line < 0 else line
-        changes.append((end, end, f"\n{accepted}"))
-    for start, end, new in sorted(changes, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
+        changes.append((end, end, f"\n{' ' * start.column}{accepted}"))
+    return _with_changes(text, changes, acceptance)
+
+
+def _last_index(node: Any) -> int:  # noqa: ANN401 - a node of PyYAML
+    """Return the index behind the last letter of a value, without the comments that follow a block."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+    index: int = node.end_mark.index
+    return index
+
+
+def _with_changes(text: str, changes: Sequence[tuple[int, int, str]], acceptance: Acceptance) -> str:
+    """Return a document with the changes that accept it: from, to, and the new text of each.
+
+    Raises:
+        DomainError: more than the acceptance changes, as parts refer to others, or the layout is unusual.
+    """
+    accepted = text
+    for first, end, new in sorted(changes, reverse=True):
+        accepted = accepted[:first] + new + accepted[end:]
+    own = ("draft", "drafted", "accepted")
+    try:
+        before, after = read_yaml(text), read_yaml(accepted)
+        parts = [{key: value for key, value in each.items() if key not in own} for each in (before, after)]
+        same = parts[0] == parts[1] and after.get("accepted") == acceptance.describe()
+        same = same and not after.get("draft") and "drafted" not in after
+    except InputError:
+        same = False
+    if not same:
+        raise DomainError(
+            "the document has no place for its acceptance; write 'sfumato: 1' and 'draft: true' on lines of their own, "
+            "without references (&, * and <<)"
+        )
+    return accepted
 
 
 @cache

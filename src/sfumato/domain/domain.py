@@ -363,8 +363,9 @@ class Domain(Shared):
         accepted = self.acceptance
         if self.draft or accepted is None:
             return None
-        # of files that were accepted earlier the hash is that of the description alone
-        return accepted if accepted.hash == self.hash or accepted.signs(self.hash) else None
+        # of files that were accepted before kinds were confirmed, the hash is that of the description alone
+        earlier = accepted.hash == self.hash and not accepted.confirmed and accepted.edited is None
+        return accepted if earlier or accepted.signs(self.hash) else None
 
     def refuse_changed(self) -> None:
         """Refuse to release under a description that was changed after its acceptance.

@@ -25,6 +25,7 @@ from sfumato.domain.document import (
     only_at,
     read_acceptance,
     read_drafted,
+    refuse_other_content,
     text_at,
     with_acceptance,
 )
@@ -477,18 +478,23 @@ def _links(body: object, at: str) -> list[Link]:
     ]
 
 
-def accept_schema(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> tuple[str, Acceptance]:
+def accept_schema(
+    path: str | Path, *, by: str, confirmed: Sequence[str] = (), described: Schema | None = None
+) -> tuple[str, Acceptance]:
     """Return the text of a schema's file with the acceptance of its content, and the acceptance; comments stay.
 
     Args:
         path: of the file, which is only read.
         by: the person who accepts it.
         confirmed: the kinds of findings that the person confirms.
+        described: the schema whose findings the person looked at; None for that of the file.
 
     Raises:
-        DomainError: it cannot be read, lacks what releases need, or nobody is named.
+        DomainError: it cannot be read, lacks what releases need, nobody is named, or the file changed.
     """
-    schema = replace(load_schema(path), draft=False, acceptance=None)  # refuses what only a draft may leave open
+    schema = replace(described or load_schema(path), draft=False, acceptance=None)  # refuses gaps of a draft
     acceptance = accepted_now(schema, by=by, confirmed=confirmed)
-    text = Path(path).read_text(encoding="utf-8")
-    return with_acceptance(text, acceptance, replace(schema, acceptance=acceptance).describe()), acceptance
+    described_then = replace(schema, acceptance=acceptance).describe()
+    text = with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, described_then)
+    refuse_other_content(parse_schema(read_yaml(text), folder=Path(path).parent), schema, path)
+    return text, acceptance

@@ -265,7 +265,7 @@ def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: s
         RefusalError, InputError, DomainError: a field or the YAML is invalid.
     """
     if step == "yaml":
-        return _from_yaml(fields.get("yaml", ""))
+        return _from_yaml(fields.get("yaml", ""), stored.drafted)
     document = edited_document(stored.document, fields)
     table = step.removeprefix("add-t")
     if step == table:
@@ -317,14 +317,16 @@ def file(draft_id: str, key: Steward, service: CurrentService) -> Response:
     return Response(write_yaml(stored.accepted or stored.document), media_type="application/yaml", headers=headers)
 
 
-def _from_yaml(text: str) -> dict[str, Any]:
-    """Return the document that a steward edited as YAML, as a draft."""
+def _from_yaml(text: str, drafted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document that was edited as YAML, as a draft, with the record of how it was drafted."""
     try:
         document = read_document(text)
         form_fields(document)
     except DomainError as error:
         raise domain_refusal(error) from error
-    return {name: value for name, value in document.items() if name != "accepted"} | {"draft": True}
+    record = {"drafted": drafted["drafted"]} if "drafted" in drafted else {}
+    edited = {name: value for name, value in document.items() if name not in ("accepted", "drafted")}
+    return edited | {"draft": True} | record
 
 
 def _accept(stored: StoredDescription, fields: Mapping[str, str], key: Key, service: Service) -> StoredDescription:

@@ -254,10 +254,22 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
     assert stored["notes"] == stored["findings"] == stored["drafted_findings"] == []
 
 
+def test_a_record_of_the_draft_cannot_be_edited_as_yaml(server, post, tmp_path):
+    draft = sf.describe(write_stays(tmp_path / "stays.csv", 5))
+    draft["admitted"].days("2023-01-01", "2023-12-31")
+    _, path = post("/steward/draft", name="unrecorded", source=str(tmp_path / "stays.csv"))
+    for record in ({}, {"drafted": {"hash": "0", "findings": {}}}):
+        document = {name: part for name, part in draft.document.items() if name != "drafted"} | record
+        assert post(path, do="yaml", yaml=write_yaml(document))[0] == 303
+        status, text = post(path, do="accept", accepted="true")
+        assert (status, "confirm each kind by name" in text) == (422, True)
+
+
 def test_a_description_under_way_is_discarded(post, tmp_path):
     _, path = post("/steward/draft", name="tried", source=str(write_people(tmp_path / "people.parquet", seed=44)))
     assert post(path, do="discard") == (303, HERE)
-    assert post(path, do="save")[0] == 404
+    status, text = post(path, do="save")
+    assert (status, "There is no such description" in text, "drafted_findings" in text) == (404, True, False)
 
 
 def test_bad_input_is_refused_in_a_sentence_and_stores_nothing(server, post, tmp_path):

@@ -88,15 +88,17 @@ def accept(
     from sfumato.description.findings import confirmed_kinds, domain_findings, refuse_unconfirmed
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
+    from sfumato.domain.document import parse
     from sfumato.engine.open import open_table
+    from sfumato.strict_documents import read_yaml
     from sfumato.vault.release import save_text
 
     kinds = confirmed_kinds(confirm or [])
     described = load(path)
     findings = domain_findings(described, None if table is None else open_table(table, csv=described.csv))
-    document = accepted(path, by=by, confirmed=refuse_unconfirmed(findings, kinds))
+    document = accepted(path, by=by, confirmed=refuse_unconfirmed(findings, kinds), described=described)
     save_text(path, document, overwrite=True)
-    acceptance = load(path).accepted_by
+    acceptance = parse(read_yaml(document), folder=path.parent).accepted_by
     assert acceptance is not None
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)

@@ -217,7 +217,8 @@ def accept_file(
     schema = load_schema(path)
     check_derived(replace(schema, draft=False, acceptance=None))
     findings = schema_findings(schema, tables)
-    document, acceptance = accept_schema(path, by=by, confirmed=refuse_unconfirmed(findings, kinds))
+    confirmed = refuse_unconfirmed(findings, kinds)
+    document, acceptance = accept_schema(path, by=by, confirmed=confirmed, described=schema)
     save_text(path, document, overwrite=True)
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)

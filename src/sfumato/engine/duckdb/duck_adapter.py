@@ -242,7 +242,7 @@ def frame_source(frame: object) -> Frame:
             frame, headers = _with_unique_names(_with_index(frame))
         table = _arrow_table(frame, library)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+        raise TableError(f"{title} has {_mixed_columns(frame)}", culprit=frame) from None
     except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
         raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
     if table is not None and not table.num_columns:
@@ -254,6 +254,20 @@ def frame_source(frame: object) -> Frame:
         )
     headers = headers or name_columns(table.column_names)
     return Frame(table.rename_columns(list(headers)), title, headers=headers)
+
+
+def _mixed_columns(frame: Any) -> str:  # noqa: ANN401  (a frame of any library)
+    """Return words for the columns that Arrow cannot hold, as they mix types, and a remedy."""
+    mixed = []
+    for name in getattr(frame, "columns", ()):
+        try:
+            pa.array(frame[name], from_pandas=True)
+        except Exception:  # noqa: BLE001 - whatever another library raises may quote the table
+            mixed.append(str(name))
+    if not mixed:
+        return "a column that mixes types"
+    named = ", ".join(map(repr, mixed[:3]))  # the first few
+    return f"a column that mixes types: {named}; make it text or numbers, such as frame[{mixed[0]!r}].astype('string')"
 
 
 def _with_index(frame: Any) -> Any:  # noqa: ANN401  (a pandas frame)
