@@ -180,6 +180,30 @@ class Statement:
             yield replace(self, style="text")
 
 
+class MostFrequent(Statement):
+    """A statement of MODE: the first of the groups with a value by their numbers of rows."""
+
+    @property
+    def forms(self) -> set[str]:
+        """The documented forms that the statement uses."""
+        used = {form for part in (*self.keys, *self.where) for form in part.forms} | set(self.source.forms)
+        used |= {"AND"} if len(self.where) > 1 else set()
+        return used | {self.style} | ({"WHERE"} if self.where else set())
+
+    @property
+    def text(self) -> str:
+        """The statement as it is asked."""
+        asked = re.sub(r"\ba\b", self.keys[0].text, self.style)
+        met = " AND ".join([*self.source.joined, *(each.text for each in self.where)])
+        return f"{self.source.named}SELECT {asked} FROM {self.source.text}{' WHERE ' if met else ''}{met}"
+
+    def smaller(self) -> Iterator[Statement]:
+        """Yield statements with one condition less, and the count by groups."""
+        for at in range(len(self.where)):
+            yield replace(self, where=(*self.where[:at], *self.where[at + 1 :]))
+        yield Statement(self.source, self.items, self.keys, self.where)
+
+
 def either(chance: random.Random, parts: list[Piece]) -> Piece:
     """Join one or two conditions, or negate one."""
     one, other = chance.choice(parts), chance.choice(parts)
@@ -195,6 +219,7 @@ def either(chance: random.Random, parts: list[Piece]) -> Piece:
     return one
 
 
+TOPS = {"town": 3, "height": 9, "wait": 60}  # the largest value of a column, of others 99
 LEVEL = "CASE {0} WHEN 'ale' THEN 'wet' WHEN 'tea' THEN 'wet' WHEN 'rye' THEN 'dry' ELSE {0} END"
 
 
@@ -202,8 +227,9 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
     """Return comparisons of the columns of a source."""
     found = list(source.conditions) * 8  # few sources have them
     for name in source.integers:
-        least, most = sorted(chance.sample(range(-2, 104), 2))
-        values = ", ".join(map(str, chance.sample(range(100), 4)))
+        top = TOPS.get(name, 99)
+        least, most = sorted(chance.sample(range(-2, top + 5), 2))
+        values = ", ".join(map(str, chance.sample(range(top + 1), 4)))
         found += [
             piece(f"{name} = {least}", "="),
             piece(f"{name} <> {most}", "<>"),
@@ -493,6 +519,7 @@ def _filtered(source: Source, chance: random.Random) -> Iterator[Piece]:
         yield piece("COUNT(DISTINCT day)", "COUNT(DISTINCT a)", check="exact")
 
 
+MODES = ("MODE(a)", "MODE() WITHIN GROUP (ORDER BY a)")
 QUANTILES = ("QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE", "APPROX_PERCENTILE")
 OTHERS = [
     ("VAR", "VAR_SAMP"),
@@ -624,6 +651,17 @@ def statement(seed: int, *, linked: bool) -> Statement:
         tuple(where),
         style=chance.choice(["text", "place", "alias", "distinct", *STYLES]),
     )
+    if len(by) == 1 and chance.random() < 0.15 and not re.search(r"CASE|IF\(|//|%", by[0].text):
+        return MostFrequent(
+            source,
+            (piece("COUNT(*)", check="exact"),),
+            drawn.keys,
+            drawn.where,
+            having=(piece("k0 IS NOT NULL"),),
+            order=(piece("n0 DESC"),),
+            limit=1,
+            style=chance.choice(MODES),
+        )
     if not by or chance.random() < 0.6:
         return drawn
     return _with_clauses(drawn, chance)
