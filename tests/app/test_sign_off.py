@@ -43,7 +43,7 @@ def sheet(folder: Path, *more: str, file: str = "made.parquet") -> dict:
 def test_without_evaluation_nothing_is_claimed_about_risk(workspace: Path) -> None:
     told = sheet(workspace, "--to", "Anyone", "--purpose", "<b>Teaching</b>")
     page = (workspace / "sheet.html").read_text()
-    assert told["tiles"]["Privacy"] == "Guaranteed"
+    assert told["tiles"]["Privacy"] == "Stated, not checked"
     assert told["tiles"]["Risk measured"] == "Not evaluated"
     assert told["internal"] is False
     assert "&lt;b&gt;Teaching" in page
@@ -59,6 +59,7 @@ def test_the_ledger_fills_budget_and_checks(workspace: Path) -> None:
     page = (workspace / "sheet.html").read_text()
     assert "<strong>This release 25 %</strong> · before 0 % · later 50 % · left 25 %" in page
     assert "Ledger verified" in page
+    assert told["tiles"]["Privacy"] == "Guaranteed"
     assert any("accepted" in check["text"] for check in told["checks"])
     later = sheet(workspace, "--ledger", "people.ledger", file="more.parquet")
     assert "<strong>This release 50 %</strong> · before 25 % · later 0 %" in (workspace / "sheet.html").read_text()
@@ -97,3 +98,37 @@ def test_a_forged_guarantee_is_refused(workspace: Path, loss: str) -> None:
     arguments = ("sign-off", "forged.parquet", "--html", "none.html", "--ledger", "people.ledger")
     told = sfumato(*arguments, cwd=workspace, code=2)
     assert "does not match the file" in told.stderr or "states a loss that is none" in told.stderr
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"loss": {"epsilon": "0.001"}},
+        {"loss": {"rho": "1"}},
+        {"loss": {}},
+        {"unit": "at most 9 rows of one person"},
+        {"neighbours": "adding or removing all rows of one person (at most 9)"},
+    ],
+)
+@pytest.mark.parametrize("ledger", [(), ("--ledger", "people.ledger")])
+def test_fields_that_contradict_the_text_of_a_guarantee_are_refused(workspace: Path, part: dict, ledger: tuple) -> None:
+    table = pq.read_table(workspace / "made.parquet")
+    held, key = dict(table.schema.metadata), b"sfumato.codebook"
+    book = json.loads(held[key])
+    book["guarantee"] |= part
+    forged = table.replace_schema_metadata({**held, key: json.dumps(book).encode()})
+    pq.write_table(forged, workspace / "forged.parquet")
+    told = sfumato("sign-off", "forged.parquet", "--html", "none.html", *ledger, cwd=workspace, code=2)
+    assert "contradicts itself" in told.stderr
+
+
+@pytest.mark.parametrize("loss", [("--rho", "0.5"), ("--epsilon", "1", "--delta", "1e-9")])
+@pytest.mark.parametrize("unit", ["{id: pid, rows: 2}", "{id: pid, rows: 1, per: {town: {rows: 1, groups: 1}}}"])
+def test_every_guarantee_of_ours_agrees_with_itself(tmp_path: Path, loss: tuple[str, ...], unit: str) -> None:
+    rows = [f"{number % 300},{number % 100},{['Ulm', 'Bern'][number % 2]}" for number in range(600)]
+    (tmp_path / "people.csv").write_text("\n".join(["pid,age,town", *rows]))
+    (tmp_path / "people.yaml").write_text(DOMAIN.replace("unit: row", f"unit: {unit}"))
+    limit = "rho=9" if loss[0] == "--rho" else "9,1e-6"
+    made = ("synthesize", "people.csv", "--domain", "people.yaml", *loss, "--create", "--limit", limit)
+    sfumato(*made, "--anyway", "--out", "made.parquet", cwd=tmp_path, code=0)
+    assert sheet(tmp_path, "--ledger", "people.ledger")["tiles"]["Privacy"] == "Guaranteed"

@@ -7,6 +7,7 @@ escaped, because any program may have written the file.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -179,7 +180,11 @@ def sign_off_page(
         purpose: for whom and what it is released.
         record: its entry in the ledger; None: no ledger was given.
         verdicts: those of an evaluation of this file, computed from the protected table; None: not evaluated.
+
+    Raises:
+        InputError: the codebook contradicts itself.
     """
+    _refuse_contradiction(book)
     attacks = [each for each in verdicts or () if each.is_risk]
     scores = [each for each in verdicts or () if not each.is_risk]
     accuracy = (*_stated_accuracy(book), *scores)
@@ -188,7 +193,7 @@ def sign_off_page(
     return SignOff(
         title=name,
         subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}{by}",
-        tiles=(_privacy_tile(book), _accuracy_tile(accuracy), _risk_tile(attacks)),
+        tiles=(_privacy_tile(book, checked=record is not None), _accuracy_tile(accuracy), _risk_tile(attacks)),
         content=_content(book, purpose),
         guarantee=_guarantee(book),
         belief=_belief(book),
@@ -245,11 +250,28 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "< 1 %"  # noqa: PLR2004
 
 
-def _privacy_tile(book: Codebook) -> Tile:
+def _refuse_contradiction(book: Codebook) -> None:
+    """Refuse a codebook whose fields state another guarantee than its text, which alone is compared with a ledger.
+
+    Raises:
+        InputError: the fields and the text differ.
+    """
+    guarantee, loss = book.guarantee, _loss(book)
+    promised = loss is None or guarantee.text == f"{loss.promise} for {guarantee.neighbours}"
+    bound = re.fullmatch(r"adding or removing all rows of one (.+) \(at most ([0-9]+)(.*)\)", guarantee.neighbours)
+    unit = "one row" if bound is None else f"at most {pluralize(int(bound[2]), 'row')} of one {bound[1]}{bound[3]}"
+    if not promised or guarantee.unit != unit or (loss is None) is guarantee.text.endswith(guarantee.neighbours):
+        raise InputError("the codebook of the file contradicts itself about its guarantee: it is damaged or forged")
+
+
+def _privacy_tile(book: Codebook, *, checked: bool) -> Tile:
     if not book.guarantee.loss:
         return Tile("Privacy", "No guarantee", book.guarantee.text, Tone.BAD)
     loss = ", ".join(f"{name} {value}" for name, value in book.guarantee.loss.items())
-    return Tile("Privacy", "Guaranteed", f"Differential privacy, {loss}, for {book.guarantee.unit}.", Tone.GOOD)
+    sentence = f"Differential privacy, {loss}, for {book.guarantee.unit}."
+    if checked:
+        return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
+    return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
 
 
 def _accuracy_tile(judgements: Sequence[Judgement]) -> Tile:
