@@ -15,6 +15,7 @@ import sfumato as sf
 from sfumato.app.cli.main import app
 from sfumato.description.draft import TableDraft
 from sfumato.domain import Integer, Real, load
+from sfumato.domain.document import accept
 from sfumato.errors import DomainError, InputError
 
 ROWS = 3_000
@@ -281,3 +282,18 @@ def test_numbers_of_numpy_are_numbers_for_a_draft(frame) -> None:
     draft["bmi"].missing(np.int64(999), np.float64(998.5)).bounds(np.float32(10), np.int8(80)).bins(np.int64(7))
     assert draft["bmi"].body["missing"][-2:] == [999, 998.5]
     assert draft.unit("patient_nbr", rows=np.int64(5)).document["unit"] == {"id": "patient_nbr", "rows": 5}
+
+
+def test_a_further_acceptance_keeps_the_kinds_that_were_confirmed(tmp_path: Path) -> None:
+    path = tmp_path / "kinds.yaml"
+    sf.describe(pa.table({"kind": ["a", "b", "c"] * 100 + ["d", "e"]})).save(path)
+    path.write_text(accept(path, by="Ann", confirmed=["values"]), encoding="utf-8")
+    path.write_text(accept(path, by="Bea"), encoding="utf-8")
+    accepted = load(path).accepted_by
+    assert accepted is not None
+    assert (accepted.by, accepted.confirmed, accepted.edited) == ("Bea", ("values",), False)
+    path.write_text(path.read_text(encoding="utf-8").replace("[a, b, c, d, e]", "[a, b, c, d, e, f]"), encoding="utf-8")
+    path.write_text(accept(path, by="Cem", confirmed=["bounds"]), encoding="utf-8")
+    accepted = load(path).accepted_by
+    assert accepted is not None
+    assert (accepted.by, accepted.confirmed, accepted.edited) == ("Cem", ("values", "bounds"), True)

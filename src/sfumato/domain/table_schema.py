@@ -492,7 +492,7 @@ def accept_schema(
     Raises:
         DomainError: it cannot be read, lacks what releases need, nobody is named, or the file changed.
     """
-    schema = replace(described or load_schema(path), draft=False, acceptance=None)  # refuses gaps of a draft
+    schema = replace(described or load_schema(path), draft=False)  # refuses gaps of a draft
     acceptance = accepted_now(schema, by=by, confirmed=confirmed)
     described_then = replace(schema, acceptance=acceptance).describe()
     text = with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, described_then)

@@ -231,7 +231,7 @@ class Drafted:
 
 
 class Described(Protocol):
-    """A domain or a schema: a description with a hash, and the record of the draft that it was made from."""
+    """A domain or a schema: a description with a hash, the record of its draft, and its earlier acceptance."""
 
     @property
     def hash(self) -> str:
@@ -240,6 +240,10 @@ class Described(Protocol):
     @property
     def drafted(self) -> Drafted | None:
         """The record of its draft, if there is one."""
+
+    @property
+    def acceptance(self) -> Acceptance | None:
+        """Its earlier acceptance, if there is one."""
 
 
 def state_text(accepted: Acceptance | None, *, draft: bool) -> str:
@@ -252,6 +256,8 @@ def state_text(accepted: Acceptance | None, *, draft: bool) -> str:
 def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = ()) -> Acceptance:
     """Return the acceptance of a domain or schema by a person, at this time.
 
+    Kinds of an earlier acceptance stay confirmed, because the record of the draft left with that acceptance.
+
     Args:
         description: the domain or schema.
         by: the person who accepts it.
@@ -262,5 +268,9 @@ def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = 
     """
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     edited = None if description.drafted is None else description.drafted.hash != description.hash
+    if (earlier := description.acceptance) is not None:
+        confirmed = tuple(dict.fromkeys((*earlier.confirmed, *confirmed)))
+        if edited is None and earlier.edited is not None:
+            edited = earlier.edited or not earlier.signs(description.hash)
     signed = Acceptance.sign(description.hash, by.strip(), at, confirmed=confirmed, edited=edited)
     return Acceptance(by.strip(), at, signed, tuple(confirmed), edited)
