@@ -22,7 +22,7 @@ from sfumato.errors import DomainError, InputError
 RARE = 20  # rows; a value that so many rows have is no fact about one person
 _MOST_VALUES = 200  # of a column whose values are counted
 _SCALE = 10  # the last value of a scale, as of answers from 1 to 5
-_MANY_NUMBERS = 30  # distinct numbers of a measurement; code books seldom list so many
+_MANY_NUMBERS = 30  # distinct numbers of a measurement, which a code book seldom lists
 _TWO = 2  # values of yes and no
 _OF_PEOPLE = 2  # the result of named_like_people for names of ids of people
 _MOST_POINTS = 4  # that a finding names

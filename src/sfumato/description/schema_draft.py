@@ -74,7 +74,7 @@ def draft_schema(
     drafting = _Drafting(profiles, declared or {}, ReferenceSearch(tables))
     drafting.link()
     drafting.find_unit(unit)
-    drafting.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
+    drafting.note_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
     bodies = {}
     for each in tables:
         bodies[each] = drafting.body(each) | _attributes(drafting, each, (formats or {}).get(each))
@@ -128,7 +128,7 @@ class _Drafting:
         self._key_by_values()
         self._choose_unit_table()
         for table, key in self.keys.items():
-            self._say_repeats(table, key)
+            self._note_repeats(table, key)
         self._link_columns()
 
     def _link_columns(self) -> None:
@@ -190,7 +190,7 @@ class _Drafting:
             return False, False, 0
         return profile.distinct == profile.held, own_key(key, table), profile.distinct
 
-    def _say_repeats(self, table: str, key: str) -> None:
+    def _note_repeats(self, table: str, key: str) -> None:
         profile = self._profile(table, key)
         if profile is None:
             return
@@ -216,7 +216,7 @@ class _Drafting:
                 if reference is not None and not (own and reference.name < NameMatch.TABLE):
                     references.append(reference)
                 elif reference is None and name_match(profile.column.name, other, key) is NameMatch.EXACT:
-                    self._say_no_reference(table, profile, other)
+                    self._note_no_reference(table, profile, other)
         best = best_references(references)
         self.notes += [
             f"Some values of {table}.{each.column} name no row of {each.to}; such rows have no owner or nothing to join"
@@ -225,7 +225,7 @@ class _Drafting:
         ]
         return [(each.column, each.to) for each in best]
 
-    def _say_no_reference(self, table: str, profile: Profile, to: str) -> None:
+    def _note_no_reference(self, table: str, profile: Profile, to: str) -> None:
         there = self._profile(to, self.keys[to])
         if profile.distinct and there is not None and there.column.kind is profile.column.kind:
             self.notes.append(
@@ -238,7 +238,7 @@ class _Drafting:
         columns = {profile.column.name for profiles in self.profiles.values() for profile in profiles}
         if named is not None and named not in columns:
             raise InputError(f"no table has a column {named!r}, which was named as the unit", culprit=named)
-        best = named or self._people(columns)
+        best = named or self._unit_column(columns)
         listing = [] if best is not None else self._tables_of_people()
         if listing:
             key = self.keys[listing[0]]
@@ -249,15 +249,15 @@ class _Drafting:
         if named is not None:
             self._key_by(named)
         led = [to for links in self.links.values() for column, to in links if column == best]
-        own = [table for table, key in self.keys.items() if key == best and self._lists(table)] + listing
-        self.units = next((table for table in [*own, *led] if self._tells_apart(table)), None)
+        own = [table for table, key in self.keys.items() if key == best and self._is_referred_to(table)] + listing
+        self.units = next((table for table in [*own, *led] if self._has_unique_key(table)), None)
         if self.units is None:
             self.notes.append(
                 f"No table lists every {best}, so people without rows are in no answer. If a table lists them, write "
                 f"unit: {{id: {best}, table: TABLE}}"
             )
-        self._own()
-        self._say_people_within()
+        self._find_owners()
+        self._note_people_within()
 
     def _refuse_no_people(self) -> NoReturn:
         lines = [f"unit: {{id: {key}, table: {table}}}" for table, key in self.keys.items()]
@@ -270,7 +270,7 @@ class _Drafting:
         """Return the tables with a key that are named like people."""
         return [table for table in self.keys if named_like_people(f"{singular(table)}_id") == _OF_PEOPLE]
 
-    def _say_people_within(self) -> None:
+    def _note_people_within(self) -> None:
         """Note how to protect each person of a household instead of the household."""
         for table, key in self.keys.items():
             within = self.owners.get(table, ("", ""))[1] is None and table != self.units
@@ -284,15 +284,15 @@ class _Drafting:
         """Make a column the key of the table with the most rows among those where its values are unique."""
         tables = [table for table in self.profiles if self._is_unique(table, column)]
         if tables and column not in self.keys.values():
-            self.keys[max(tables, key=lambda table: self._listed(table, column))] = column
+            self.keys[max(tables, key=lambda table: self._count_values(table, column))] = column
             self._link_columns()
 
-    def _tells_apart(self, table: str) -> bool:
+    def _has_unique_key(self, table: str) -> bool:
         """Return whether no key of a table repeats, so that the table may list people."""
         known = self.declared.get(table)
         return (known is not None and known.key is not None) or self._is_unique(table, self.keys.get(table, self.id))
 
-    def _listed(self, table: str, column: str) -> int:
+    def _count_values(self, table: str, column: str) -> int:
         profile = self._profile(table, column)
         return 0 if profile is None else profile.distinct
 
@@ -300,7 +300,7 @@ class _Drafting:
         profile = self._profile(table, column)
         return profile is not None and 0 < profile.held == profile.distinct
 
-    def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
+    def note_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
         """Note keys whose columns have different types in two tables, because no row would find its owner by them."""
         ends = [(table, column, to) for table, links in self.links.items() for column, to in links]
         if self.units is not None:
@@ -313,13 +313,13 @@ class _Drafting:
                     "would not be found equal; store both alike"
                 )
 
-    def _lists(self, table: str) -> bool:
+    def _is_referred_to(self, table: str) -> bool:
         """Return whether other tables refer to a table, or no other table has the unit as its key."""
         return any(to == table for links in self.links.values() for _, to in links) or (
             sum(key == self.id for key in self.keys.values()) == 1
         )
 
-    def _people(self, columns: Iterable[str]) -> str | None:
+    def _unit_column(self, columns: Iterable[str]) -> str | None:
         def score(column: str) -> tuple[int, int, int]:
             keyed = [table for table, key in self.keys.items() if key == column]
             led = sum(to in keyed for links in self.links.values() for _, to in links)
@@ -329,7 +329,7 @@ class _Drafting:
         likely = [column for column in sorted(columns) if named_like_people(column) == _OF_PEOPLE]
         return max(likely, key=score, default=None)
 
-    def _own(self) -> None:
+    def _find_owners(self) -> None:
         """Find the owner of every table that leads to people, beginning with the nearest tables."""
         for table in self.profiles:
             if table == self.units:
@@ -338,7 +338,7 @@ class _Drafting:
             direct += [self.id] if not direct and self._profile(table, self.id) is not None else []
             if direct:
                 self.owners[table] = (direct[0], None)
-                self._say_left(table, direct[1:])
+                self._note_other_people(table, direct[1:])
         while True:
             reached = {self.units, *self.owners}
             step = {
@@ -356,7 +356,7 @@ class _Drafting:
                     "of it, else unit: COLUMN or through: {COLUMN: TABLE}"
                 )
 
-    def _say_left(self, table: str, columns: Sequence[str]) -> None:
+    def _note_other_people(self, table: str, columns: Sequence[str]) -> None:
         for column in columns:
             self.notes.append(
                 f"{table}.{column} names a further {self.id} in the same row, and is left out: that person stays "
@@ -386,7 +386,7 @@ class _Drafting:
             own["references"] = references
         return own
 
-    def kept_out(self, table: str) -> set[str]:
+    def key_columns(self, table: str) -> set[str]:
         """Return the columns of keys, which are no attributes."""
         owner = self.owners.get(table)
         private = {column for column, to in self.links[table] if to in self.owners or to == self.units}
@@ -402,7 +402,7 @@ class _Drafting:
 
 def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
     """Return the attributes of a table that are no keys, and the form of its file, as a document has them."""
-    out = drafting.kept_out(name)
+    out = drafting.key_columns(name)
     profiles = tuple(replace(each, repeats=()) for each in drafting.profiles[name] if each.column.name not in out)
     try:
         drafted = draft_profiles(profiles, csv)
