@@ -77,16 +77,20 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("version true", lambda d: d.update(sfumato=True), "begins with 'sfumato: 2'"),
     ("nobody's rows", lambda d: d["tables"]["visits"].pop("unit"), "whose the rows of visits are is not said"),
     ("no bound", lambda d: d["tables"]["visits"].pop("rows"), "visits still needs rows"),
-    ("no row at all", lambda d: d["tables"]["visits"].update(rows=0), "at least one row"),
+    (
+        "no row at all",
+        lambda d: d["tables"]["visits"].update(rows=0),
+        "tables.visits.rows is a whole number from 1 on",
+    ),
     (
         "two owners",
         lambda d: d["tables"]["drugs"].update(unit="patient_id"),
-        "drugs names two units in a row; leave one column out: it stays unprotected",
+        "it stays unprotected; remove the line unit: patient_id or through: {visit_id: ...} under tables.drugs",
     ),
     (
         "a second person in a row",
         lambda d: d["tables"]["drug_era"].update(references={"doctor": "patients"}),
-        "drug_era names two units in a row; leave one column out: it stays unprotected",
+        "it stays unprotected; remove the line references: {doctor: patients} under tables.drug_era",
     ),
     (
         "through two tables",
@@ -123,7 +127,11 @@ REFUSED: list[tuple[str, Change, str]] = [
     ),
     ("units nowhere", lambda d: d["unit"].update(table="people"), "no table 'people'"),
     ("units in a public table", lambda d: d["unit"].update(table="icd"), "icd lists the units"),
-    ("a bound by groups", lambda d: d["tables"]["visits"].update(per={"kind": 0}), "at least one row"),
+    (
+        "a bound by groups",
+        lambda d: d["tables"]["visits"].update(per={"kind": 0}),
+        "at least one row",
+    ),
     ("words for numbers", lambda d: d["tables"]["visits"].update(rows="6"), "tables.visits.rows: a whole number"),
 ]
 

@@ -18,6 +18,7 @@ def deferred(folder, limit):
     ("limit", "says"),
     [
         (Epsilon("0.2"), r"has epsilon = 0.2 left of epsilon = 0.2, and this release asks for epsilon = 0.3"),
+        (Epsilon("0.2"), r"^this release needs 150 % of the budget, and 100 % is left: a new ledger has"),
         (EpsilonDelta(1, "1e-6"), r"left of rho = 0.02\d+ .* as epsilon = 1, delta = 1e-06 is kept, .* rho = 0.045"),
     ],
 )

@@ -192,18 +192,20 @@ class OfUnit:
         of_rows = self.how in (FactOfUnit.COUNT, FactOfUnit.ANY)
         if of_rows is not (self.column is None):
             expected = "a table" if of_rows else "table.column"
-            raise DomainError(f"of_unit.{self.name}: {self.how.value} is of {expected}", culprit=self)
+            raise self.wrong(f"{self.how.value} is of {expected}")
         if self.by is not None and self.how not in (FactOfUnit.FIRST, FactOfUnit.LAST):
-            raise DomainError(f"of_unit.{self.name}: only first and last are by a date", culprit=self)
+            raise self.wrong("only first and last are by a date: remove the line by")
         summed = self.how is FactOfUnit.SUM
         if summed and (self.minimum is None or self.maximum is None):
-            raise DomainError(f"of_unit.{self.name}: a sum says its minimum and maximum", culprit=self)
+            raise self.wrong("a sum says its minimum and maximum: write minimum: N and maximum: N")
         if not summed and (self.minimum is not None or (self.maximum is not None and self.how is not FactOfUnit.COUNT)):
-            raise DomainError(
-                f"of_unit.{self.name}: only a sum has minimum and maximum, and a count a maximum", culprit=self
-            )
+            raise self.wrong("only a sum has minimum and maximum, and a count a maximum: remove the others")
         if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
             raise DomainError(f"of_unit.{self.name} has minimum above maximum", culprit=self)
+
+    def wrong(self, words: str) -> DomainError:
+        """Return the refusal of the fact, with its place in the document."""
+        return DomainError(f"of_unit.{self.name}: {words}", culprit=self)
 
     def describe(self) -> dict[str, Any]:
         """Return the fact as the document states it."""

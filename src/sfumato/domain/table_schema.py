@@ -82,23 +82,23 @@ class SchemaTable:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise DomainError(
-                f"a table is called by a word of letters, digits and _, not {self.name!r}", culprit=self.name
-            )
+            raise DomainError(f"a table is called by a word of letters, digits and _, not {self.name!r}")
         expect_all(self.references, Link, "references are a list of Link")
         if self.public and (self.unit or self.through or self.rows is not None or self.per):
             raise DomainError(
-                f"{self.name} is public, so no row of it is anybody's: it has no unit, through, rows or per",
+                f"{self.name} is public, so no row of it is anybody's: write no unit, through, rows or per under "
+                f"tables.{self.name}, or remove public: true",
                 culprit=self,
             )
         if self.unit is not None and self.through is not None:
-            raise _two_owners(self.name)
+            raise _two_owners(self.name, f"unit: {self.unit}", f"through: {{{self.through.column}: ...}}")
         linked = [*self.references, *([] if self.through is None else [self.through])]
         if len({link.column for link in linked}) != len(linked) or self.unit in {link.column for link in linked}:
-            raise DomainError(f"a column of {self.name} is said to hold keys of two tables", culprit=self)
+            under = f"name each column once under tables.{self.name}, in unit, through or references"
+            raise DomainError(f"a column of {self.name} is said to hold keys of two tables: {under}", culprit=self)
         self._check_derived()
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
-            raise DomainError(f"of {self.name} at least one row of a unit is kept, not {self.rows}", culprit=self)
+            raise DomainError(f"tables.{self.name}.rows is a whole number from 1 on, not {self.rows}", culprit=self)
 
     def _check_derived(self) -> None:
         expect_all(self.derived, Derived, "derived columns are a list of Derived")
@@ -169,7 +169,7 @@ class Schema:
         if len({table.name.casefold() for table in self.tables}) != len(self.tables):
             raise DomainError("a schema has two tables of one name", culprit=self)
         if all(table.public for table in self.tables):
-            raise DomainError("a schema has at least one private table; of public ones nothing is to be protected")
+            raise DomainError("a schema has at least one private table: remove public: true under a table of people")
         if self.units is not None:
             listing = self[self.units]
             if listing.public or listing.key is None or listing.unit not in (None, listing.key) or listing.through:
@@ -183,22 +183,24 @@ class Schema:
     def _check_of_unit(self) -> None:
         expect_all(self.of_unit, OfUnit, "of_unit is a list of OfUnit")
         if self.of_unit and self.units is None:
-            raise DomainError("of_unit is about every unit, so a table lists them all: declare unit.table")
+            line = f"unit: {{id: {self.id}, table: TABLE}}"
+            raise DomainError(f"of_unit is about every unit, so a table lists them all: write {line}")
         listed = () if self.units is None else (*self[self.units].attributes, *self[self.units].derived)
         taken = [self.id, *(each.name for each in listed)]
         for each in self.of_unit:
             if each.name.casefold() in {name.casefold() for name in taken}:
-                raise DomainError(f"{self.units} has two attributes called {each.name!r}", culprit=each)
+                raise each.wrong(f"{self.units} has two attributes called {each.name!r}: write another name there")
             taken.append(each.name)
             table = self[each.table]
             if table.public or table.name == self.units:
-                raise DomainError(f"of_unit.{each.name} is of a private table with rows of units", culprit=each)
+                raise each.wrong(f"a fact is of a private table with rows of units, not {table.name}: write another")
             held = {column.name for column in (*table.attributes, *table.derived)}
             for column in (each.column, each.by):
                 if column is not None and column not in held:
-                    raise DomainError(f"of_unit.{each.name}: {table.name} has no attribute {column!r}", culprit=each)
+                    under = f"name another, or write {column} under tables.{table.name}.attributes"
+                    raise each.wrong(f"{table.name} has no attribute {column!r}: {under}")
             if each.how is FactOfUnit.COUNT and each.maximum is None and table.rows is None and not self.draft:
-                raise DomainError(f"of_unit.{each.name}: a count says its maximum", culprit=each)
+                raise each.wrong("a count says its maximum: write maximum: N")
 
     def _check(self, table: SchemaTable) -> None:
         if not table.public and table.name != self.units and table.unit is None and table.through is None:
@@ -208,7 +210,8 @@ class Schema:
                 culprit=table,
             )
         if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
-            raise DomainError(f"{self.id} tells people apart, so it is no attribute of {table.name}", culprit=table)
+            under = f"remove {self.id} under tables.{table.name}.attributes"
+            raise DomainError(f"{self.id} tells people apart, so it is no attribute: {under}", culprit=table)
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
                 f"{table.name} still needs rows: how many rows of one unit a view of it keeps, a number that is not "
@@ -227,20 +230,22 @@ class Schema:
             if not self[link.table].public and table.public:
                 raise DomainError(
                     f"{table.name} is public and refers to {link.table}, which is not: what everybody knows of people "
-                    "is not protected",
+                    f"is not protected; remove {link.column} under tables.{table.name}.references, or public: true",
                     culprit=table,
                 )
             if not self[link.table].public:
-                raise _two_owners(table.name)
+                raise _two_owners(table.name, f"references: {{{link.column}: {link.table}}}")
 
     def _check_owner(self, table: SchemaTable) -> None:
         seen, at = {table.name}, table
         while at.through is not None:
             at = self[at.through.table]
             if at.public:
-                raise DomainError(f"{table.name} belongs to nobody through {at.name}, which is public", culprit=table)
+                under = f"write unit: COLUMN or through: {{COLUMN: PRIVATE TABLE}} under tables.{table.name}"
+                raise DomainError(f"{table.name} belongs to nobody through {at.name}, which is public: {under}")
             if at.name in seen:
-                raise DomainError(f"{table.name} belongs to itself through {at.name}", culprit=table)
+                under = f"write unit: COLUMN instead of through under tables.{at.name}"
+                raise DomainError(f"{table.name} belongs to itself through {at.name}: {under}", culprit=table)
             seen.add(at.name)
 
     def __getitem__(self, name: str) -> SchemaTable:
@@ -349,8 +354,9 @@ class Schema:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _two_owners(name: str) -> DomainError:
-    return DomainError(f"{name} names two units in a row; leave one column out: it stays unprotected", culprit=name)
+def _two_owners(name: str, *lines: str) -> DomainError:
+    words = f"{name} names two units in a row; leave one column out: it stays unprotected"
+    return DomainError(f"{words}; remove the line {' or '.join(lines)} under tables.{name}", culprit=name)
 
 
 _TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "drafted", "unit", "tables", "of_unit"}
@@ -422,7 +428,7 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
     only_at(fields, _OF_TABLE, at, required={"attributes"})
     through = _links(fields.get("through", {}), f"{at}.through")
     if len(through) > 1:
-        raise _two_owners(name)
+        raise _two_owners(name, *(f"through: {{{link.column}: {link.table}}}" for link in through))
     public = fields.get("public", False)
     if public is None:  # as drafts leave it
         raise DomainError(

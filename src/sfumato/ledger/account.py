@@ -262,14 +262,30 @@ def refuse_unaffordable(account: Account, charge: Charge, whose: str) -> None:
     """
     if account.limit is None or account.admits(charge):
         return
-    remedy = account.limit.remedy(charge)
-    delta = account.left_delta
+    limit, remedy, delta = account.limit, account.limit.remedy(charge), account.left_delta
     which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
+    shares = _shares_in_words(account, charge, "your cap" if whose == "your cap" else "the budget")
     raise BudgetError(
-        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent"
+        f"{shares}{whose} has {account}, and this release asks for {limit.in_words(charge)}{which}; nothing was spent"
         + (f". {remedy}" if remedy else ""),
         culprit=charge,
     )
+
+
+def _shares_in_words(account: Account, charge: Charge, what: str) -> str:
+    """Return the beginning of a sentence: the share of the limit that a charge needs, and the share that is left.
+
+    It is empty if the charge does not fit for another reason, such as its delta.
+
+    >>> _shares_in_words(Account(Epsilon(2), Epsilon(1).charge), Epsilon(5).charge, "the budget")
+    'this release needs 250 % of the budget, and 50 % is left: '
+    """
+    limit, left = account.limit, account.share_left
+    needed = None if limit is None else limit.amount(charge)
+    if limit is None or left is None or needed is None or not limit.most or needed <= left * limit.most:
+        return ""
+    needs, rest = math.ceil(100 * needed / limit.most), math.floor(100 * left)
+    return f"this release needs {needs:,} % of {what}, and {rest} % is left: "
 
 
 def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:

@@ -474,13 +474,14 @@ class EpsilonDelta(Loss):
         """Return a sentence that a delta makes a pure epsilon cheaper, with both rhos; empty for other charges.
 
         >>> EpsilonDelta(1, "1e-9").remedy(Epsilon(2).charge)
-        'Epsilon = 2 without a delta counts as rho = 2; with a delta of 1e-09 it asks for rho = 0.0561005'
+        'Epsilon = 2 without a delta counts as rho = 2; with a delta of 1e-09 it asks for rho = 0.0561005 (375 %)'
         """
-        if not charge.epsilon or charge.delta:
+        if not (pure := charge.epsilon) or charge.delta:
             return ""
-        cheaper = EpsilonDelta(charge.epsilon, self.delta).as_rho()
-        sentence = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
-        sentence += f"with a delta of {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
+        cheaper = EpsilonDelta(pure, self.delta).as_rho()
+        sentence = f"Epsilon = {decimals(pure, up=True)} without a delta counts as {self.in_words(charge)}; "
+        asked = f"rho = {_six_digits(cheaper.value)} ({math.ceil(100 * cheaper.value / self.most):,} %)"
+        sentence += f"with a delta of {plain(self.delta)} it asks for {asked}"
         return sentence if cheaper.value < charge.rho else ""
 
     @property

@@ -244,7 +244,8 @@ class JoinedTables:
         rows, keys = self._distinct(table, key, relation)
         if int(rows) != int(keys):
             raise TableError(
-                f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row",
+                f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row: "
+                f"mend the table, or write another key: COLUMN under tables.{table.name}",
                 culprit=table.name,
             )
 
