@@ -342,5 +342,5 @@ def test_facts_take_a_table_that_lists_the_units() -> None:
     changed = derived_document()
     changed["unit"] = {"id": "patient_id"}
     changed["tables"]["patients"] |= {"unit": "patient_id", "rows": 1}
-    with pytest.raises(DomainError, match="write unit: {id: patient_id, table: TABLE}"):
+    with pytest.raises(DomainError, match=r"write unit: \{id: patient_id, table: TABLE\}"):
         parse_schema(changed)

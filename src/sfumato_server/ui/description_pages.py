@@ -255,7 +255,8 @@ def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields)
             stored = _accept(stored, fields, key, service).save(key, service)
     except REFUSALS as error:
         return _review(key, StoredDescription.load(draft_id, key, service), fields, error)
-    return RedirectResponse(f"{stored.path}/budget" if step == "accept" else f"{stored.path}#findings-title", 303)
+    place = {"accept": "/budget", "file": "/file"}.get(step, "#findings-title")
+    return RedirectResponse(f"{stored.path}{place}", 303)
 
 
 def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: str) -> dict[str, Any]:
@@ -342,8 +343,12 @@ def _accept(stored: StoredDescription, fields: Mapping[str, str], key: Key, serv
     findings = steward_findings(description, stored.source, service.places)
     confirmed = [kind.value for kind in FindingKind if fields.get(f"confirm-{kind}") == "true"]
     listed = {kind.value for kind in to_confirm(stored.current_findings)}
-    if {kind.value for kind in to_confirm(findings)} - listed:  # the table changed since
+    needed = [kind.value for kind in to_confirm(findings)]
+    if set(needed) - listed:  # the table changed since
         replace(stored, findings=_stated(findings)).save(key, service)
+    if missing := [kind for kind in needed if kind not in confirmed]:
+        words = f"tick each kind of finding to confirm it, or change what it names: {', '.join(missing)}"
+        raise domain_refusal(DomainError(f"the description is not accepted: {words}"))
     return replace(stored, accepted=accept_description(description, findings, by=key.name, confirm=confirmed))
 
 
@@ -375,7 +380,7 @@ def _budget_page(key: Key, stored: StoredDescription, form: BudgetForm, error: E
 def _review(key: Key, stored: StoredDescription, typed: Mapping[str, str], error: Exception | None = None) -> Response:
     """Render the review; after a refusal it keeps the typed fields."""
     content = None if error is None else problem(error)
-    fields = _displayed_fields(form_fields(stored.document), typed)
+    fields = displayed_fields(form_fields(stored.document), typed)
     tables = table_forms(stored.document, fields, stored.notes)
     hints = {f"{table.name}.{each.name}" if table.name else each.name for table in tables for each in table.attributes}
     stated = {f"{DescriptionFinding(FindingKind(kind), names, out)}." for kind, names, out in stored.drafted_findings}
@@ -406,7 +411,8 @@ def _review(key: Key, stored: StoredDescription, typed: Mapping[str, str], error
     )
 
 
-def _displayed_fields(fields: Mapping[str, str], typed: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of the document, replaced by those that were typed; a box that was not ticked is empty."""
-    unticked = [name for name in fields if name.endswith("-nullable") and name not in typed] if typed else []
+def displayed_fields(fields: Mapping[str, str], typed: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of the document, replaced by those that were typed; a box that was sent unticked is empty."""
+    sent = {name.removesuffix("name") for name in typed if name.endswith("-name")}
+    unticked = [name for name in fields if name.removesuffix("nullable") in sent and name not in typed]
     return {name: text for name, text in {**fields, **typed}.items() if name not in unticked}

@@ -17,6 +17,7 @@ from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
 from sfumato_server.stewards import plain
 from sfumato_server.ui.description_form import edited_document, form_fields, summary, table_forms, with_attribute
+from sfumato_server.ui.description_pages import displayed_fields
 
 RICH = {
     "sfumato": 1,
@@ -125,6 +126,12 @@ def test_another_type_takes_its_own_fields():
     fields |= {"t0-a0-by": "week", "t0-a0-unknown": "drop"}
     body = edited_document(DOMAIN, fields)["attributes"]["age"]
     assert body == {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "week", "unknown": "drop"}
+
+
+def test_a_refused_acceptance_unticks_no_box_of_an_attribute():
+    fields = {"t0-a0-name": "odd", "t0-a0-nullable": "true"}
+    assert displayed_fields(fields, {"accepted": "true"}) == fields | {"accepted": "true"}
+    assert displayed_fields(fields, {"t0-a0-name": "odd"}) == {"t0-a0-name": "odd"}
 
 
 def test_an_accepted_description_is_a_draft_once_it_is_edited():

@@ -95,7 +95,7 @@ def test_a_table_is_described_in_four_steps(server, browser, tmp_path, look):  #
     expect(of(page, "age", "Greatest")).to_be_hidden()
     looks_right(page, look)
     with page.expect_download() as saved:
-        page.get_by_role("link", name="Save it as a file").click()
+        page.get_by_role("button", name="Save it as a file").click()
     assert saved.value.suggested_filename == f"{look}.yaml"
     assert saved.value.path().read_text() == draft.text()  # the file that the command writes
 
@@ -169,7 +169,7 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     looks_right(page, look)
     page.get_by_label("I have looked at this description").check()
     page.get_by_role("button", name="Accept and go on").click()
-    expect(page.get_by_role("alert")).to_contain_text("confirm each kind by name")
+    expect(page.get_by_role("alert")).to_contain_text("tick each kind of finding to confirm it")
     for box in page.get_by_role("region", name="Findings").get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Accept and go on").click()
@@ -232,7 +232,7 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
         assert (status, "tick that you have looked at the description" in text) == (422, True)
     for confirmed in ({}, {"confirm-bounds": "on"}, {"confirm-bounds": "true"}, {"confirm-all": "true"}):
         status, text = post(path, do="accept", accepted="true", **confirmed)
-        assert (status, "confirm each kind by name" in text) == (422, True)
+        assert (status, "tick each kind of finding to confirm it" in text) == (422, True)
     assert post(f"{path}/budget", name="unread", limit="1", accepted="true") == (303, path)
     forged = {"accepted": json.dumps(DOMAIN), "document": json.dumps(DOMAIN), "findings": "[]"}
     assert post(f"{path}/budget", name="unread", limit="1", **forged) == (303, path)
