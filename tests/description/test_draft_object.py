@@ -255,6 +255,24 @@ def test_a_list_of_the_values_of_a_table_stays_a_finding_without_a_code(tmp_path
     assert "values" in draft.risks
 
 
+def test_a_missing_code_drafts_a_column_of_several_tables_anew() -> None:
+    people = pa.table({"person_id": list(range(60))})
+    cost = [f"{place % 50 + 0.5}" for place in range(115)] + ["n.d."] * 5
+    visits = pa.table({"person_id": list(range(60)) * 2, "cost": cost})
+    draft = sf.describe_tables({"people": people, "visits": visits})
+    assert draft["visits"]["cost"].body["type"] == "categorical"
+    assert "visits.cost" in draft.document["drafted"]["findings"]["values"]
+    draft["visits"]["cost"].missing("n.d.")
+    body = draft["visits"]["cost"].body
+    assert (body["type"], body["missing"], body["nullable"]) == ("real", ["n.d."], True)
+    record = draft.document["drafted"]["findings"]
+    assert (record["values"], "visits.cost" in record["bins"]) == ({}, True)
+    draft["visits"].most_rows(2)
+    assert "bins" in draft.risks
+    draft["visits"]["cost"].bounds(0, 60).missing(7)  # the owner's bounds stay
+    assert draft["visits"]["cost"].body["edges"][-1] == 60
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

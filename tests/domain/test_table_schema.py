@@ -109,7 +109,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     (
         "public about private",
         lambda d: d["tables"]["icd"].update(references={"visit": "visits"}),
-        "what everybody knows of people is not protected",
+        "icd is public and refers to visits, which is not: remove visit under tables.icd.references",
     ),
     (
         "the id as an attribute",

@@ -19,9 +19,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NoReturn
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from sfumato.description.findings import RARE, DescriptionFinding, drafted_facts, drafted_record, grouped
 from sfumato.description.sensitive_columns import (
     FindingKind,
@@ -44,7 +41,6 @@ from sfumato.description.written_values import (
 from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.attribute import EXTRA
 from sfumato.engine.exact import Exact, reveal
-from sfumato.engine.open import open_table
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
 from sfumato.errors import TableError
 
@@ -151,27 +147,6 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
     domain = replace(domain, drafted=drafted_record(domain, stated))
     findings = (*grouped(sensitive, left_out=True), *stated)
     return Draft(domain, left_out, hints, dates, tuple(order), texts, findings)
-
-
-def draft_without(
-    table: ProtectedTable, name: str, codes: Sequence[str | float], csv: CsvFormat | None = None
-) -> Draft | None:
-    """Draft one column of a table without values that stand for a missing one.
-
-    Returns:
-        The draft of a table with this column alone; None if the column cannot be described, or is left out.
-    """
-    column = table.values(name)
-    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    if csv is not None and csv.decimal == ",":
-        texts = pc.replace_substring(texts, ",", ".")
-    missing = pc.is_in(texts, pa.array(list(map(str, codes)), pa.string()))
-    cleaned = pc.if_else(missing, None, texts if pa.types.is_string(column.type) else column)
-    (profile,) = open_table(pa.table({name: cleaned})).profile(MOST_VALUES)
-    try:
-        return draft_profiles((replace(profile, repeats=()),))
-    except TableError:
-        return None
 
 
 def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:

@@ -15,13 +15,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from sfumato.arguments import expect, parse_integer
-from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, draft_without, rounded_up
+from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, rounded_up
 from sfumato.description.findings import (
     DescriptionFinding,
     confirmed_findings,
     domain_findings,
     to_confirm,
 )
+from sfumato.description.redraft import Redrafts, with_facts
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.document import parse
 from sfumato.domain.unit import accepted_now
@@ -121,8 +122,7 @@ class TableDraft:
         self._drafted = drafted
         self._drafted_text = self.text()
         self._looked_at: tuple[str, Findings] | None = None
-        self._drafted_bodies = dict(self.document["attributes"])
-        self._csv = drafted.domain.csv
+        self._redrafts = Redrafts(table, self.document["attributes"], drafted.domain.csv)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -245,28 +245,13 @@ class TableDraft:
         return [*notes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Return a new draft of a column without codes for missing values; None if its owner changed the column."""
-        body = self.document["attributes"].get(name)
-        if body != self._drafted_bodies.get(name):
-            return None
-        drafted = draft_without(self.table, name, codes, self._csv)
+        """Draft a column again without values that stand for a missing one; None if its owner changed it."""
+        drafted = self._redrafts.redraft(name, self.document["attributes"].get(name), codes)
         if drafted is None:
             return None
-        redrafted: dict[str, Any] = drafted.document()["attributes"][name]
-        self._drafted_bodies[name] = {**redrafted, "missing": list(codes), "nullable": True}
-        self._record_facts(name, drafted)
-        return redrafted
-
-    def _record_facts(self, name: str, drafted: Draft) -> None:
-        """Replace the recorded facts of a column by those that its new draft read off the table."""
-        record, facts = self.document["drafted"], drafted.document()["drafted"]["findings"]
-        findings = {
-            kind: {column: digest for column, digest in columns.items() if column != name}
-            for kind, columns in record["findings"].items()
-        }
-        for kind, columns in facts.items():
-            findings.setdefault(kind, {}).update(columns)
-        self.document = {**self.document, "drafted": {**record, "findings": findings}}
+        self.document = {**self.document, "drafted": with_facts(self.document["drafted"], name, drafted)}
+        body: dict[str, Any] = drafted.document()["attributes"][name]
+        return body
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Replace parts of the document.

@@ -39,11 +39,15 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """The document of a schema, the notes for its owner as sentences, and the findings by kind."""
+    """The document of a schema, the notes for its owner as sentences, and the findings by kind.
+
+    ``tables`` are the open tables, by name.
+    """
 
     document: dict[str, Any]
     notes: tuple[str, ...]
     findings: tuple[DescriptionFinding, ...] = ()
+    tables: Mapping[str, ProtectedTable] = field(default_factory=dict)
 
 
 def draft_schema(
@@ -88,7 +92,7 @@ def draft_schema(
     }
     document["drafted"] = {"hash": digest(repr(document)), "findings": drafting.facts}
     findings = (*grouped(drafting.sensitive, left_out=True), *grouped(drafting.stated))
-    return SchemaDraft(document, (*map(str, findings), *drafting.notes), findings)
+    return SchemaDraft(document, (*map(str, findings), *drafting.notes), findings, tables)
 
 
 @dataclass

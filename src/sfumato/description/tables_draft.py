@@ -18,12 +18,15 @@ from sfumato.description.draft import (
     noticed_by_column,
 )
 from sfumato.description.findings import confirmed_findings, to_confirm
+from sfumato.description.redraft import Redrafts, with_facts
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.description.schema_fit import draft_source, schema_findings
+from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import Schema, parse_schema
 from sfumato.domain.unit import accepted_now
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
+from sfumato.engine.port import ProtectedTable
 from sfumato.errors import DomainError, InputError
 from sfumato.notebook_html import html_note, html_table
 from sfumato.strict_documents import write_yaml
@@ -70,7 +73,7 @@ class TablesDraft:
         self.document: dict[str, Any] = drafted.document
         self.notes = drafted.notes
         self._drafted = drafted
-        self._tables = {name: OneOfTables(self, name) for name in self.document["tables"]}
+        self._tables = {name: OneOfTables(self, name, drafted.tables[name]) for name in self.document["tables"]}
 
     @property
     def schema(self) -> Schema:
@@ -142,9 +145,13 @@ class TablesDraft:
 class OneOfTables:
     """A table within the draft of a schema."""
 
-    def __init__(self, tables: TablesDraft, name: str) -> None:
+    def __init__(self, tables: TablesDraft, name: str, opened: ProtectedTable) -> None:
         self.tables = tables
         self.name = name
+        written = self.document.get("csv")
+        self._redrafts = Redrafts(
+            opened, self.document["attributes"], None if written is None else CsvFormat(**written)
+        )
         self.hints: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
 
@@ -186,8 +193,16 @@ class OneOfTables:
                 noticed[name] = words
         return draft_lines(self, noticed)
 
-    def redraft(self, name: str, codes: Sequence[str | float]) -> None:
-        """Return None: no column is drafted again, because the tables are closed."""
+    def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Draft a column again without values that stand for a missing one; None if its owner changed it."""
+        drafted = self._redrafts.redraft(name, self.document["attributes"].get(name), codes)
+        if drafted is None:
+            return None
+        document = self.tables.document
+        record = with_facts(document["drafted"], f"{self.name}.{name}", drafted)
+        self.tables.document = {**document, "drafted": record}
+        body: dict[str, Any] = drafted.document()["attributes"][name]
+        return body
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Replace parts of the document of the table."""

@@ -85,11 +85,8 @@ class SchemaTable:
             raise DomainError(f"a table is called by a word of letters, digits and _, not {self.name!r}")
         expect_all(self.references, Link, "references are a list of Link")
         if self.public and (self.unit or self.through or self.rows is not None or self.per):
-            raise DomainError(
-                f"{self.name} is public, so no row of it is anybody's: write no unit, through, rows or per under "
-                f"tables.{self.name}, or remove public: true",
-                culprit=self,
-            )
+            under = f"remove unit, through, rows and per under tables.{self.name}, or public: true"
+            raise DomainError(f"{self.name} is public, so no row of it is anybody's: {under}", culprit=self)
         if self.unit is not None and self.through is not None:
             raise _two_owners(self.name, f"unit: {self.unit}", f"through: {{{self.through.column}: ...}}")
         linked = [*self.references, *([] if self.through is None else [self.through])]
@@ -210,7 +207,7 @@ class Schema:
                 culprit=table,
             )
         if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
-            under = f"remove {self.id} under tables.{table.name}.attributes"
+            under = f"remove it under tables.{table.name}.attributes"
             raise DomainError(f"{self.id} tells people apart, so it is no attribute: {under}", culprit=table)
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
@@ -228,11 +225,8 @@ class Schema:
                 raise DomainError(f"{table.name}.{link.column} holds keys of {line}", culprit=table)
         for link in table.references:
             if not self[link.table].public and table.public:
-                raise DomainError(
-                    f"{table.name} is public and refers to {link.table}, which is not: what everybody knows of people "
-                    f"is not protected; remove {link.column} under tables.{table.name}.references, or public: true",
-                    culprit=table,
-                )
+                under = f"remove {link.column} under tables.{table.name}.references, or public: true"
+                raise DomainError(f"{table.name} is public and refers to {link.table}, which is not: {under}")
             if not self[link.table].public:
                 raise _two_owners(table.name, f"references: {{{link.column}: {link.table}}}")
 

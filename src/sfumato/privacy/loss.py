@@ -480,9 +480,8 @@ class EpsilonDelta(Loss):
             return ""
         cheaper = EpsilonDelta(pure, self.delta).as_rho()
         sentence = f"Epsilon = {decimals(pure, up=True)} without a delta counts as {self.in_words(charge)}; "
-        asked = f"rho = {_six_digits(cheaper.value)} ({math.ceil(100 * cheaper.value / self.most):,} %)"
-        sentence += f"with a delta of {plain(self.delta)} it asks for {asked}"
-        return sentence if cheaper.value < charge.rho else ""
+        sentence += f"with a delta of {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
+        return f"{sentence} ({math.ceil(100 * cheaper.value / self.most):,} %)" if cheaper.value < charge.rho else ""
 
     @property
     def promise(self) -> str:

@@ -1,0 +1,81 @@
+"""A column of a draft that is drafted anew, because values of it stand for a missing one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sfumato.description.domain_fit import MOST_VALUES, Draft, draft_profiles
+from sfumato.domain import CsvFormat
+from sfumato.engine.open import open_table
+from sfumato.engine.port import ProtectedTable
+from sfumato.errors import TableError
+
+
+@dataclass
+class Redrafts:
+    """Drafts columns of a table anew, as long as their owner did not change them.
+
+    Attributes:
+        table: the open table.
+        bodies: the attributes as they were drafted.
+        csv: how the file of the table is written.
+    """
+
+    table: ProtectedTable
+    bodies: Mapping[str, Any]
+    csv: CsvFormat | None = None
+
+    def redraft(self, name: str, body: object, codes: Sequence[str | float]) -> Draft | None:
+        """Draft a column without values that stand for a missing one.
+
+        Args:
+            name: of the column.
+            body: the column as its owner left it.
+            codes: the values that stand for a missing one.
+
+        Returns:
+            The draft of a table with this column alone.  None if the owner changed the column, or if it cannot be
+            described, or is left out.
+        """
+        if body != self.bodies.get(name):
+            return None
+        drafted = self._draft_without(name, codes)
+        if drafted is not None:
+            attribute = drafted.document()["attributes"][name]
+            self.bodies = {**self.bodies, name: {**attribute, "missing": list(codes), "nullable": True}}
+        return drafted
+
+    def _draft_without(self, name: str, codes: Sequence[str | float]) -> Draft | None:
+        column = self.table.values(name)
+        texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        if self.csv is not None and self.csv.decimal == ",":
+            texts = pc.replace_substring(texts, ",", ".")
+        missing = pc.is_in(texts, pa.array(list(map(str, codes)), pa.string()))
+        cleaned = pc.if_else(missing, None, texts if pa.types.is_string(column.type) else column)
+        (profile,) = open_table(pa.table({name: cleaned})).profile(MOST_VALUES)
+        try:
+            return draft_profiles((replace(profile, repeats=()),))
+        except TableError:
+            return None
+
+
+def with_facts(record: Mapping[str, Any], column: str, draft: Draft) -> dict[str, Any]:
+    """Return the record of a draft with what a new draft of one column read off the table, instead of the old facts.
+
+    Args:
+        record: the part ``drafted`` of a document.
+        column: the column as the record names it, in a schema TABLE.COLUMN.
+        draft: the new draft, which has this column alone.
+    """
+    findings = {
+        kind: {name: digest for name, digest in columns.items() if name != column}
+        for kind, columns in record["findings"].items()
+    }
+    for kind, columns in draft.document()["drafted"]["findings"].items():
+        (findings.setdefault(kind, {})[column],) = columns.values()
+    return {**record, "findings": findings}
