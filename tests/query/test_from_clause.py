@@ -188,6 +188,9 @@ INSIDE = [
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, LEAST(SUM(paid), 90) AS t FROM buys GROUP BY person) AS x",
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, LEAST(GREATEST(SUM(paid), 5), 90) AS t FROM buys GROUP BY person) AS x",
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, GREATEST(LEAST(SUM(weight), 90), 5) AS t FROM buys GROUP BY person) AS x",
+    "SELECT COUNT(t), SUM(t) FROM (SELECT person, LEAST(LEAST(SUM(paid), 50), 90) AS t FROM buys GROUP BY person) AS x",
+    "SELECT COUNT(t), SUM(t) FROM (SELECT person, GREATEST(GREATEST(SUM(paid), 50), 5) AS t FROM buys GROUP BY person) AS x",
+    "SELECT SUM(t) FROM (SELECT person, LEAST(LEAST(COUNT(*), 2), 9) AS t FROM buys GROUP BY person) AS x",
     "WITH t AS (SELECT sex, COUNT(*) AS n FROM people WHERE sex IS NOT NULL GROUP BY sex) SELECT sex, n FROM t",
     "SELECT s, n FROM (SELECT sex AS s, COUNT(*) AS n, SUM(age) AS a FROM people GROUP BY sex) AS t WHERE n > 60 ORDER BY n DESC LIMIT 1",
     "WITH b AS (SELECT * FROM buys WHERE paid > 20), t AS (SELECT sex, COUNT(*) AS n FROM b GROUP BY 1) SELECT * FROM t WHERE n > 5",
@@ -308,7 +311,15 @@ REFUSED = [
         "add an equality of the unit or of a key of its rows, as buys.person = people.person",
     ),
     ("SELECT COUNT(DISTINCT buys.buy) FROM buys JOIN items USING (buy)", "buy is a key"),
+    (
+        "SELECT COUNT(DISTINCT buy) FROM (SELECT buy, size FROM buys JOIN people USING (person) JOIN makers ON makers.land = people.home) AS t",
+        "buy is a key",
+    ),
     ("SELECT COUNT(items.buy) FROM items", "buy is a key"),
+    (
+        "SELECT weight * 2, COUNT(*) FROM buys GROUP BY 1",
+        "ask SELECT FLOOR((weight * 2) / 10), COUNT(*) FROM buys GROUP BY FLOOR((weight * 2) / 10)",
+    ),
     (
         "SELECT COUNT(*) FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buy = b.buy AND a.pieces <> b.pieces)",
         "compared by keys only",

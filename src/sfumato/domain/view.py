@@ -331,6 +331,8 @@ class UnitSum(UnitAggregate):
     def __post_init__(self) -> None:
         if self.low > self.high:
             raise QueryError("the bounds of a sum stand the wrong way round", culprit=self)
+        if self.empty is not None and not self.low <= self.empty <= self.high:
+            raise QueryError("the sum of no value lies within the bounds of the sum", culprit=self)
 
     def attribute(self, name: str, source: View) -> Attribute:
         """A number within the bounds."""

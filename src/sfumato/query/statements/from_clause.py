@@ -112,7 +112,7 @@ def _count_rows_by_key(rows: UnitRows, select: Any) -> None:  # noqa: ANN401
     for count in [count for part in parts if part is not None for count in part.find_all(exp.Count)]:
         distinct = isinstance(count.this, exp.Distinct)
         column = count.this.expressions[0] if distinct else count.this
-        repeats = distinct and len(rows.parts) > 1  # a join may repeat a row
+        repeats = distinct and (len(rows.parts) > 1 or rows.repeated)
         if isinstance(column, exp.Column) and not count.expressions and not repeats and _is_own_key(rows, column):
             star, named = exp.Count(this=exp.Star()), f"count({'distinct ' if distinct else ''}{column.name.lower()})"
             count.replace(exp.alias_(star, named, quoted=True) if count.parent is select else star)
@@ -436,9 +436,8 @@ def _listed_rows(text: str, select: Any, schema: Schema, known: Mapping[str, Par
             units.append(name)
         elif key is None or rows.has(node):
             names[name] = rows.attribute(node) if isinstance(node, exp.Column) else _row_value(rows, node, name)
-    listed_part = rows.parts[rows.listed]
-    unit = units[0] if units else None
-    return Part(alias, rows.view, names, keys, unit, None, rows.bounds, listed_part.own, listed_part.single)
+    unit, part = units[0] if units else None, rows.parts[rows.listed]
+    return Part(alias, rows.view, names, keys, unit, None, rows.bounds, part.own, part.single, rows.repeated)
 
 
 def _row_value(rows: UnitRows, node: Any, name: str) -> str:  # noqa: ANN401

@@ -324,8 +324,12 @@ def _add(rows: UnitRows, join: Any, part: Part, tie: Tie, *, outer: bool) -> Non
     listed = rows.parts[rows.listed]
     met_once = listed.met_once([before[one] for one, _ in tie.pairs], by_unit=tie.by_unit)
     own_met_once = part.met_once([part.view.keys[other] for _, other in tie.pairs], by_unit=tie.by_unit)
-    if part.view.private and met_once and not own_met_once:
+    if own_met_once:
+        return
+    if part.view.private and met_once:
         rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
+    else:
+        rows.repeated = True
 
 
 def _not_joined(rows: UnitRows, link: FromPart, conditions: Sequence[JoinCondition]) -> Exception:

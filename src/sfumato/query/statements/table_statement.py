@@ -10,13 +10,16 @@ noisy answers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 from sfumato.bounded_cache import cached
+from sfumato.domain import Integer, Real
 from sfumato.domain.domain import Domain
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.unit import GroupBound, Unit
@@ -24,17 +27,19 @@ from sfumato.domain.unit_views import OneTableSchema, one_table_schema
 from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount, Scan
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
+from sfumato.privacy.loss import plain
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
 from sfumato.query.statements.aggregate_calls import without_mode
 from sfumato.query.statements.cut_cells import CutCellError
-from sfumato.query.statements.derived_columns import is_value, labels_of
+from sfumato.query.statements.derived_columns import has_declared_cells, is_value, labels_of
 from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, instead, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
 
+_FEW_GROUPS = 20  # that a refusal suggests to make of a number
 _LONGEST_REFUSED = 10_000  # characters of a refused statement for which a nearer one is looked for
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "distinct"}
 
@@ -252,7 +257,45 @@ def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa:
             item = _item(rows, key, "")
             items.append(item)
         by.append(item.unalias())
+        _refuse_one_cell(rows, select, key, item.unalias())
     return items, by
+
+
+def _refuse_one_cell(rows: UnitRows, select: Any, key: Any, column: Any) -> None:  # noqa: ANN401
+    """Refuse a key of GROUP BY that is computed and has one cell for all of its numbers.
+
+    Args:
+        rows: of the statement.
+        select: as it was parsed.
+        key: the key.
+        column: the key in attributes of the view.
+    """
+    from sqlglot import exp
+
+    attribute = rows.view.domain[column.name] if isinstance(column, exp.Column) else None
+    if (
+        not isinstance(attribute, Integer | Real)
+        or attribute.declared > 1
+        or has_declared_cells(rows.view, column.name)
+    ):
+        return
+    span = attribute.maximum - attribute.minimum
+    width = Fraction(10) ** math.ceil(math.log10(span / _FEW_GROUPS)) if span else Fraction(1)
+    number_ = key.copy() if isinstance(key, exp.Column) else exp.paren(key.copy())
+    cells = exp.Floor(this=exp.Div(this=number_, expression=exp.Literal.number(plain(width))))
+    items = [each.unalias() for each in select.expressions]
+    nearest = select.copy()
+    nearest.set("expressions", [cells.copy() if each == key else each.copy() for each in items])
+    others = [each for each in group_keys(rows.text, select, rows.has) if each != key]
+    nearest.set("group", exp.Group(expressions=[*(each.copy() for each in others), cells]))
+    for clause in ("having", "order", "limit"):
+        nearest.set(clause, None)
+    raise refuse(
+        rows.text,
+        key,
+        "this number has too many values to group by; group by FLOOR of a part of it",
+        nearest.sql(dialect="duckdb", normalize_functions=False),
+    )
 
 
 def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401

@@ -59,13 +59,12 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
     """
     from sqlglot import exp
 
-    ends: dict[str, Fraction] = {}
     clamps: list[dict[str, Fraction]] = []
     inner = node
     while isinstance(inner, exp.Least | exp.Greatest):
         inner, end = clamp_parts(rows.text, inner)
-        ends = end | ends
         clamps = [end, *clamps]
+    ends = _tightest(clamps)
     match inner:
         case exp.Count():
             return _count(rows, inner, ends)
@@ -93,6 +92,15 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
             raise refuse(
                 rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
             )
+
+
+def _tightest(clamps: Sequence[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+    """Return the largest lower bound and the smallest upper bound, if there are any."""
+    ends: dict[str, Fraction] = {}
+    for clamp in clamps:
+        for side, end in clamp.items():
+            ends[side] = (max if side == "low" else min)(end, ends.get(side, end))
+    return ends
 
 
 def public_aggregate(rows: UnitRows, select: Any) -> tuple[PublicAggregate, str]:  # noqa: ANN401

@@ -60,8 +60,9 @@ class Part:
         unit: its column of the unit.
         table: the table of the schema; None for a statement.
         bounds: the bounds on the rows of one unit in a view that lists its rows; None if it is public.
-        own: its key that differs in all of its rows, if there is one.
-        single: whether it has at most one row of each unit.
+        own: its key that all of its rows have, and that differs in them unless they are repeated; None if it has none.
+        single: whether it has at most one row of each unit, unless they are repeated.
+        repeated: whether a join inside may have repeated its rows.
     """
 
     alias: str
@@ -73,10 +74,11 @@ class Part:
     bounds: Unit | None
     own: KeyColumn | None = None
     single: bool = False
+    repeated: bool = False
 
     def met_once(self, keys: Sequence[KeyColumn], *, by_unit: bool) -> bool:
         """Return whether a join by these keys, or by the unit, finds at most one row."""
-        return (by_unit and self.single) or (self.own is not None and self.own in keys)
+        return not self.repeated and ((by_unit and self.single) or (self.own is not None and self.own in keys))
 
     def column_keys(self, schema: Schema) -> set[str]:
         """Return the names of its columns that hold keys, or the id of the unit."""
@@ -105,14 +107,15 @@ class UnitRows:
     view: View
     known: Mapping[str, Part]
     merged: set[str] = field(default_factory=set)
-    listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
+    listed: int = 0  # the place of the part whose rows these are, each once unless they are repeated
+    repeated: bool = False  # whether a join may have repeated a row of that part
     joined_by: list[Any] = field(default_factory=list)  # the conditions that the joins meet
     where: Any = None  # what else holds of each row
     presence: dict[str, str] = field(default_factory=dict)  # what is missing without a match, by a part's name
 
     def begin_with(self, part: Part) -> None:
         """Take a part whose rows the others are joined to."""
-        self.parts, self.view = [part], part.view
+        self.parts, self.view, self.repeated = [part], part.view, part.repeated
 
     @property
     def bounds(self) -> Unit | None:
