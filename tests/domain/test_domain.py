@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from tests.app.test_cli import sfumato
 
 import sfumato as sf
 from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown, dump, load, parse
@@ -382,3 +383,14 @@ def test_the_bare_hash_of_a_description_confirms_nothing(tmp_path):
     for parts, accepted in (({}, True), ({"confirmed": ["bounds"]}, False), ({"edited": False}, False)):
         path.write_text(f"sfumato: 1\nunit: row\naccepted: {json.dumps(body | parts)}\n{_AGE}")
         assert (load(path).accepted_by is not None) is accepted
+
+
+def test_an_acceptance_leaves_links_and_permissions(tmp_path):
+    path, link = tmp_path / "people.yaml", tmp_path / "link.yaml"
+    path.write_text(f"sfumato: 1\ndraft: true\nunit: row\n{_AGE}")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    sfumato("domain", "accept", str(link), "--by", "Ann", cwd=tmp_path, code=0)
+    assert load(path).accepted_by.by == "Ann"
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -395,6 +396,22 @@ def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
     """
     refuse_occupied_path(path, overwrite=overwrite)
     write_atomically(path, lambda partial: _text(partial, text))
+
+
+def rewrite_text(path: str | Path, text: str) -> None:
+    """Replace the content of a text file whole or not at all; a link to it and its permissions stay.
+
+    Raises:
+        SfumatoError: as :func:`write_atomically` says.
+    """
+    target = Path(path).resolve()
+    mode = stat.S_IMODE(target.stat().st_mode)
+
+    def fill(partial: Path) -> None:
+        partial.chmod(mode)
+        _text(partial, text)
+
+    write_atomically(target, fill)
 
 
 def _text(path: Path, text: str) -> None:

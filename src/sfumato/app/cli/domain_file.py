@@ -91,13 +91,13 @@ def accept(
     from sfumato.domain.document import parse
     from sfumato.engine.open import open_table
     from sfumato.strict_documents import read_yaml
-    from sfumato.vault.release import save_text
+    from sfumato.vault.release import rewrite_text
 
     kinds = confirmed_kinds(confirm or [])
     described = load(path)
     findings = domain_findings(described, None if table is None else open_table(table, csv=described.csv))
     document = accepted(path, by=by, confirmed=refuse_unconfirmed(findings, kinds), described=described)
-    save_text(path, document, overwrite=True)
+    rewrite_text(path, document)
     acceptance = parse(read_yaml(document), folder=path.parent).accepted_by
     assert acceptance is not None
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}

@@ -210,7 +210,7 @@ def accept_file(
     from sfumato.description.schema_fit import schema_findings
     from sfumato.domain.table_schema import accept_schema, load_schema
     from sfumato.query.statements.derived_columns import check_derived
-    from sfumato.vault.release import save_text
+    from sfumato.vault.release import rewrite_text
 
     kinds = confirmed_kinds(confirm or [])
     accept_schema(path, by=by)  # refuses what a release cannot do without
@@ -219,7 +219,7 @@ def accept_file(
     findings = schema_findings(schema, tables)
     confirmed = refuse_unconfirmed(findings, kinds)
     document, acceptance = accept_schema(path, by=by, confirmed=confirmed, described=schema)
-    save_text(path, document, overwrite=True)
+    rewrite_text(path, document)
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if tables is None:
