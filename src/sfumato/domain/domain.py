@@ -243,7 +243,7 @@ class Domain(Shared):
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.index(name)]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Attribute names in order."""
         return tuple(attribute.name for attribute in self.attributes)

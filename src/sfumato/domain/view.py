@@ -75,7 +75,7 @@ class View(ABC):
         """The names of the attributes, in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
-    @property
+    @cached_property
     def domain(self) -> Domain:
         """The attributes as a domain, for conditions on them.
 
@@ -101,7 +101,7 @@ class Scan(View):
     alias: str
     called: tuple[str, ...]
 
-    @property
+    @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of the table."""
         return tuple(replace(each, name=name) for each, name in zip(self.table.attributes, self.called, strict=True))

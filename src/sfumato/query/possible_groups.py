@@ -20,6 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Attribute, Domain, Integer, Real, Unknown
 from sfumato.domain.expression import Applied, Arithmetic, Clamp, Constant, Expression, Field, Labels
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
@@ -39,6 +40,7 @@ _Mask = NDArray[np.bool_]
 _Number = int | float | Fraction
 
 
+@cached()  # a statement is read, checked and planned: each asks for the same groups
 def possible_groups(
     by: tuple[str, ...], where: Predicate | None, domain: Domain, view: BoundedView | None = None
 ) -> _Mask | None:
@@ -60,6 +62,8 @@ def possible_groups(
             "no group can hold a row that meets the condition: change the condition, or group by something else",
             culprit=where,
         )
+    if groups is not None:
+        groups.flags.writeable = False
     return groups
 
 
