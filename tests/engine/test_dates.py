@@ -338,7 +338,7 @@ def test_whoever_declares_the_days_of_the_table_is_told():
     table = open_table(pa.table({"d": ["2023-03-04", "2023-05-06", None]}))
     read_off = Date(name="d", first=date(2023, 3, 4), last=date(2023, 5, 6), by=Grain.DAY, unknown=C)
     (told,) = domain_findings(Domain((read_off,)), table)
-    assert str(told).startswith("1 column has its first or last day read off the table: d (first and last)")
+    assert str(told).startswith("1 column has its first or last day taken from the table: d (first and last)")
     assert domain_findings(Domain((replace(read_off, first=date(2023, 1, 1), last=date(2023, 12, 31)),)), table) == ()
 
 

@@ -57,7 +57,7 @@ def test_a_table_is_drafted_with_how_it_is_written_accepted_and_registered(serve
     accepted = steward.accept(found["domain"], source=str(table), confirm=["unit", "bounds", "bins"])
     assert accepted["domain"]["accepted"]["by"] == "stew"
     assert accepted["domain"]["accepted"]["confirmed"] == ["unit", "bounds", "bins"]
-    assert any("bounds read off the table: age (maximum)" in each for each in found["remarks"])
+    assert any("bounds taken from the table: age (maximum)" in each for each in found["remarks"])
     steward.register("visits", source=str(table), domain=accepted["domain"], limit="1e6")
     (row,) = steward.ask("visits", "SELECT COUNT(*) FROM visits WHERE ward = 'A'", epsilon="1e5").rows
     assert row["values"][0]["estimate"] == 134

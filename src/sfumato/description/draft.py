@@ -190,11 +190,11 @@ class TableDraft:
         return self
 
     def accept(self, *, by: str, confirm: Iterable[str] = ()) -> Domain:
-        """Accept the description as it stands, and return it as a domain for releases.
+        """Accept the description, and return it as a domain for releases.
 
         Args:
             by: the name of the person who accepts it, which the domain and the journal keep.
-            confirm: the kinds in ``risks``, each of which the person confirms.
+            confirm: the kinds in ``risks`` that the person confirms.
 
         Raises:
             DomainError: a kind is not confirmed, or ``by`` is empty.

@@ -38,10 +38,13 @@ _WORDS = {
         f"lists only values of the table, and fewer than {RARE} rows have some of them",
         f"list only values of the table, and fewer than {RARE} rows have some of them",
     ),
-    FindingKind.BOUNDS: ("has bounds read off the table", "have bounds read off the table"),
-    FindingKind.DAYS: ("has its first or last day read off the table", "have first or last days read off the table"),
+    FindingKind.BOUNDS: ("has bounds taken from the table", "have bounds taken from the table"),
+    FindingKind.DAYS: (
+        "has its first or last day taken from the table",
+        "have first or last days taken from the table",
+    ),
     FindingKind.POINTS: ("has points that are frequent in the table", "have points that are frequent in the table"),
-    FindingKind.BINS: ("has edges of bins read off the table", "have edges of bins read off the table"),
+    FindingKind.BINS: ("has edges of bins taken from the table", "have edges of bins taken from the table"),
 }
 _ACTIONS = {
     FindingKind.IDENTIFIERS: "leave them out, or make one the unit: unit: {id: NAME, rows: N}",
@@ -109,13 +112,13 @@ def to_confirm(findings: Iterable[DescriptionFinding]) -> tuple[FindingKind, ...
 
 
 def confirm_option(findings: Iterable[DescriptionFinding]) -> str:
-    """Return the option by which a command confirms findings; empty if nothing is to be confirmed."""
+    """Return the option of a command that confirms findings; empty if nothing is to be confirmed."""
     kinds = to_confirm(findings)
     return f" --confirm {','.join(kinds)}" if kinds else ""
 
 
 def confirmed_kinds(texts: Iterable[str]) -> tuple[FindingKind, ...]:
-    """Read names of kinds, several of which may stand in one text with commas between.
+    """Read names of kinds; a text may have several names with commas between.
 
     Raises:
         InputError: there is no such kind.
@@ -163,11 +166,11 @@ def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable
 
 
 def confirm_text(kinds: Sequence[str]) -> str:
-    """Return the option by which a command confirms kinds, as the message of a refusal has it."""
+    """Return the option of a command that confirms kinds, as the message of a refusal has it."""
     return f" --confirm {','.join(kinds)}"
 
 
-# --- the record of the facts that a draft read off a table ------------------------------------------------------------
+# --- the record of the facts that a draft took from a table -----------------------------------------------------------
 
 
 def stated_fact(kind: FindingKind, attribute: Attribute) -> object:
@@ -191,7 +194,7 @@ def digest(fact: object) -> str:
 
 
 def drafted_record(domain: Domain, findings: Iterable[DescriptionFinding]) -> Drafted:
-    """Return the record of a draft and of the facts that it read off the table."""
+    """Return the record of a draft and of the facts that it took from the table."""
     facts: dict[str, dict[str, str]] = {}
     for finding in findings:
         if finding.left_out:
@@ -207,7 +210,7 @@ def drafted_record(domain: Domain, findings: Iterable[DescriptionFinding]) -> Dr
 
 
 def unchanged_facts(domain: Domain, drafted: Drafted) -> Iterable[Fact]:
-    """Yield the findings of a draft whose facts still stand in the description."""
+    """Yield the findings of a draft whose facts the description still states."""
     for kind in FindingKind:
         for column, recorded in drafted.findings.get(kind.value, {}).items():
             fact: object
@@ -343,7 +346,7 @@ def _extremes(attribute: Integer | Real, profile: Profile) -> list[str]:
 
 
 def _declared_by_hand(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
-    """Yield bounds that were probably read off the table: both are its extremes, and neither is round."""
+    """Yield bounds that were probably taken from the table: both are its extremes, and neither is round."""
     numbers = profile if profile.numbers is None else profile.numbers
     if isinstance(attribute, Integer | Real) and numbers.distinct > _MANY_NUMBERS:
         ends = _extremes(attribute, numbers)

@@ -65,7 +65,7 @@ class Redrafts:
 
 
 def with_facts(record: Mapping[str, Any], column: str, draft: Draft) -> dict[str, Any]:
-    """Return the record of a draft with what a new draft of one column read off the table, instead of the old facts.
+    """Return the record of a draft with what a new draft of one column took from the table, instead of the old facts.
 
     Args:
         record: the part ``drafted`` of a document.

@@ -88,7 +88,7 @@ class TablesDraft:
     def findings(self) -> Findings:
         """The findings by kind, the most harmful first.
 
-        They are those of the first draft until the owner has stated all that is open.
+        They are about the first draft until the owner has stated all that is open.
         """
         try:
             schema = self.schema
@@ -108,7 +108,7 @@ class TablesDraft:
         return self._tables[name]
 
     def accept(self, *, by: str, confirm: Iterable[str] = ()) -> Schema:
-        """Accept the description as it stands, and return it as a schema for releases.
+        """Accept the description, and return it as a schema for releases.
 
         Raises:
             DomainError: a kind is not confirmed, something is not stated yet, or ``by`` is empty.

@@ -173,7 +173,7 @@ class Domain(Shared):
     ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are hashes that
     name the tables which are derived of the same units: see :class:`sfumato.domain.linked_domain.LinkedTables`.
 
-    Public knowledge: nothing here may be read off the protected table without the owner's consent.  ``csv`` and
+    Public knowledge: nothing here may be taken from the protected table without the owner's consent.  ``csv`` and
     ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.
 
     >>> from sfumato.domain import Categorical, Unknown

@@ -212,7 +212,7 @@ class Schema:
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
                 f"{table.name} still needs rows: how many rows of one unit a view of it keeps, a number that is not "
-                f"read off the data: write rows: N under tables.{table.name}",
+                f"taken from the data: write rows: N under tables.{table.name}",
                 culprit=table,
             )
         self._check_links(table)

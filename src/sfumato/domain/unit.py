@@ -221,7 +221,7 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Drafted:
-    """The record of a draft: the hash of its content, and a digest of each fact that it read off the table.
+    """The record of a draft: the hash of its content, and a digest of each fact that it took from the table.
 
     ``findings`` has the digests by kind of finding and column.
     """

@@ -46,8 +46,8 @@ def draft(
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
 
-    The draft is read off the protected table. It is marked as a draft, and every release refuses it until its owner has
-    replaced facts of the table by public ones, and accepted it. It also states how a CSV file is written, and every
+    The draft is taken from the protected table. It is marked as a draft, and every release refuses it until its owner
+    has replaced facts of the table by public ones, and accepted it. It also states how a CSV file is written, and every
     command with this domain reads the file so.
     """
     from sfumato.description.draft import describe
@@ -75,7 +75,7 @@ def draft(
 def accept(
     path: DomainPath,
     by: Annotated[str, typer.Option(help="Who accepts it: a name that the file and the journal keep.")],
-    table: Annotated[str | None, typer.Option(help="Also look for what was read off this table.")] = None,
+    table: Annotated[str | None, typer.Option(help="Also look for what was taken from this table.")] = None,
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -56,7 +56,7 @@ def draft_tables(
 ) -> None:
     """Draft a schema from several tables: keys, owners of rows, references, types.
 
-    The draft is read off the protected tables, so every release refuses it until its owner has replaced facts of the
+    The draft is taken from the protected tables, so every release refuses it until its owner has replaced facts of the
     tables by public ones, and accepted it.  The draft does not state how many rows of a person are kept, or which
     tables are public, because only their owner can decide this.
     """
@@ -130,7 +130,7 @@ def check_schema(
     if unbounded:
         text += (
             f"\n\nStill to be said of {', '.join(unbounded)}: how many rows of one {schema.id} to keep (rows: N), a "
-            "number that is not read off the data."
+            "number that is not taken from the data."
         )
     value: dict[str, Any] = {
         "schema": schema.name,
@@ -195,7 +195,7 @@ def accept_file(
     by: Annotated[str, typer.Option(help="Who accepts it: a name that the file keeps.")],
     tables: Annotated[
         str | None,
-        typer.Option("--tables", help="Also check the keys of these tables, and look for what was read off them."),
+        typer.Option("--tables", help="Also check the keys of these tables, and look for what was taken from them."),
     ] = None,
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
@@ -223,7 +223,7 @@ def accept_file(
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if tables is None:
-        text += "Without --tables, neither repeated keys nor facts that were read off the data were looked for.\n"
+        text += "Without --tables, neither repeated keys nor facts that were taken from the data were looked for.\n"
     show_result = result if tables is None else exact_result
     show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
