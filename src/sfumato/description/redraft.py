@@ -1,4 +1,4 @@
-"""A column of a draft that is drafted anew, because values of it stand for a missing one."""
+"""New drafts of single columns, after their owner declared codes for missing values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfumato.errors import TableError
 
 @dataclass
 class Redrafts:
-    """Drafts columns of a table anew, as long as their owner did not change them.
+    """The new drafts of columns that their owner did not change.
 
     Attributes:
         table: the open table.
@@ -31,12 +31,12 @@ class Redrafts:
     csv: CsvFormat | None = None
 
     def redraft(self, name: str, body: object, codes: Sequence[str | float]) -> Draft | None:
-        """Draft a column without values that stand for a missing one.
+        """Draft a column without codes for missing values.
 
         Args:
-            name: of the column.
-            body: the column as its owner left it.
-            codes: the values that stand for a missing one.
+            name: the name of the column.
+            body: the present attribute of the column in the document.
+            codes: the codes for missing values.
 
         Returns:
             The draft of a table with this column alone.  None if the owner changed the column, or if it cannot be
@@ -65,11 +65,11 @@ class Redrafts:
 
 
 def with_facts(record: Mapping[str, Any], column: str, draft: Draft) -> dict[str, Any]:
-    """Return the record of a draft with what a new draft of one column took from the table, instead of the old facts.
+    """Return the record of a draft, with the facts of a new draft of one column.
 
     Args:
         record: the part ``drafted`` of a document.
-        column: the column as the record names it, in a schema TABLE.COLUMN.
+        column: the name of the column in the record, which is TABLE.COLUMN in a schema.
         draft: the new draft, which has this column alone.
     """
     findings = {
