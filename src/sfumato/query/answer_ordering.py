@@ -64,6 +64,7 @@ _COMPARED: Final = {
     Comparison.EQUAL: np.equal,
     Comparison.UNEQUAL: np.not_equal,
 }
+_CLAUSES = ("having", "order", "limit", "offset")
 _LONGEST = 500  # characters of clauses in a note, and of a statement that a refusal suggests
 _SUBJECTS = {
     "having": "HAVING compares what is selected or grouped by",
@@ -88,6 +89,7 @@ class Ordering:
         having: the condition that every group to show meets; None: all groups.
         order: keys; the first has precedence.
         limit: the number of groups; None: all.
+        offset: the number of groups before the first to show.
         called: names of the groups, in order; empty for the names of the groupings.
         clauses: what the statement says after GROUP BY; empty for nothing.
     """
@@ -95,6 +97,7 @@ class Ordering:
     having: Truth | None = None
     order: tuple[SortKey, ...] = ()
     limit: int | None = None
+    offset: int = 0
     called: tuple[str, ...] = ()
     clauses: str = ""
 
@@ -108,7 +111,7 @@ class Ordering:
             if key.nulls_first:
                 numbers = np.where(np.isnan(numbers), -np.inf, numbers)
             places = places[np.argsort(numbers, kind="stable")]
-        return places[: self.limit]
+        return places[self.offset :][: self.limit]
 
 
 UNORDERED: Final = Ordering()
@@ -142,23 +145,24 @@ class OrderingReader:
         Raises:
             QueryError: a clause is about something else than answers, groups and numbers.
         """
-        having, order, limit = (self.select.args.get(name) for name in ("having", "order", "limit"))
+        having, order, limit, offset = (self.select.args.get(name) for name in _CLAUSES)
         truth = None if having is None else self._truth(having.this)
         keys = () if order is None else tuple(map(self._sort_key, order.expressions))
-        most = None if limit is None else self._limit(limit)
-        clauses = " ".join(_sql(each).strip() for each in (having, order, limit) if each is not None)
+        most = None if limit is None else self._whole_number(limit, "limit")
+        first = 0 if offset is None else self._whole_number(offset, "offset")
+        clauses = " ".join(_sql(each).strip() for each in (having, order, limit, offset) if each is not None)
         clauses = clauses if len(clauses) <= _LONGEST else f"{clauses[: _LONGEST - 4]} ..."
-        return Ordering(truth, keys, most, called, clauses)
+        return Ordering(truth, keys, most, first, called, clauses)
 
-    def _limit(self, limit: Any) -> int:  # noqa: ANN401
+    def _whole_number(self, clause: Any, name: str) -> int:  # noqa: ANN401
         from sqlglot import exp
 
-        most, options = limit.args.get("count") or limit.expression, limit.args.get("limit_options")
-        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise refuse(self.text, limit, "LIMIT takes a whole number", *self._suggest(limit=None))
-        value = number(self.text, most) if isinstance(most, exp.Literal) else None
+        node, options = clause.args.get("count") or clause.expression, clause.args.get("limit_options")
+        shares = options is not None and (options.args.get("percent") or options.args.get("with_ties"))
+        value = number(self.text, node) if isinstance(node, exp.Literal) and not shares else None
         if value is None or value.denominator != 1:
-            raise refuse(self.text, limit, "LIMIT takes a whole number", *self._suggest(limit=None))
+            reason = f"{name.upper()} takes a whole number"
+            raise refuse(self.text, clause, reason, *self._suggest(**{name: None}))
         return int(value)
 
     def _sort_key(self, key: Any) -> SortKey:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Calls of aggregates as other databases write them, rewritten as the functions of the grammar."""
+"""Calls and clauses as other databases write them, rewritten as the forms of the grammar."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ SPELLINGS = {
     "APPROX_PERCENTILE": "QUANTILE",
 }
 """Other names of functions, and the name of the same function in the grammar."""
+_ANONYMOUS = {*SPELLINGS, "IQR"}  # aggregates that the parser may take for functions of a row
 
 
 def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
@@ -54,6 +55,116 @@ def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own
                 "LIMIT; otherwise count the rows of each value",
             )
     return node
+
+
+def plain_forms(tree: Any) -> Any:  # noqa: ANN401
+    """Return a parsed statement in the forms of the grammar.
+
+    BETWEEN SYMMETRIC and IS DISTINCT FROM become plain comparisons.  Conditions of literals alone are computed, and
+    those that are always true are left out.  GROUP BY ALL lists its keys, and a SELECT that has an aggregate in HAVING
+    or ORDER BY alone selects it as well.
+    """
+    from sqlglot import exp
+
+    if not isinstance(tree, exp.Query):
+        return tree
+    plain = tree.transform(_plain_condition)
+    _fold_constants(plain)
+    for select in plain.find_all(exp.Select):
+        where, group = select.args.get("where"), select.args.get("group")
+        if where is not None and where.this == exp.true():
+            select.set("where", None)
+        if group is not None and group.args.get("all"):
+            keys = [
+                item.unalias().copy() for item in select.expressions if not (_has_aggregate(item) or is_constant(item))
+            ]
+            select.set("group", exp.Group(expressions=keys) if keys else None)
+    return _with_clause_aggregate(without_mode(plain))
+
+
+def _plain_condition(node: Any) -> Any:  # noqa: ANN401
+    """Return a condition in the comparisons of the grammar; other nodes stay as they are."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Between(this=value) if node.args.get("symmetric"):
+            low, high = node.args["low"], node.args["high"]
+            ends = ((low, high), (high, low))
+            return exp.paren(
+                exp.or_(*(exp.Between(this=value.copy(), low=one.copy(), high=other.copy()) for one, other in ends))
+            )
+        case exp.NullSafeEQ() | exp.NullSafeNEQ():
+            equal = _equal_or_both_missing(node.this, node.expression)
+            return equal if isinstance(node, exp.NullSafeEQ) else exp.not_(equal)
+        case exp.EQ() | exp.NEQ() if isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal):
+            if node.this.is_string == node.expression.is_string:
+                return exp.Boolean(this=(node.this == node.expression) == isinstance(node, exp.EQ))
+        case exp.Filter(this=inner, expression=exp.Where(this=exp.Boolean(this=True))):
+            return inner
+    return node
+
+
+def _fold_constants(tree: Any) -> None:  # noqa: ANN401
+    """Compute AND and OR with TRUE and FALSE in place."""
+    from sqlglot import exp
+
+    waiting = list(tree.find_all(exp.Boolean))
+    while waiting:
+        constant = waiting.pop()
+        joined = constant.parent
+        if isinstance(joined, exp.Paren):
+            waiting.append(joined.replace(constant))
+        elif isinstance(joined, exp.And | exp.Or):
+            other = joined.expression if constant is joined.this else joined.this
+            rest = joined.replace(constant if constant.this == isinstance(joined, exp.Or) else other)
+            waiting += [rest] if isinstance(rest, exp.Boolean) and rest not in waiting else []
+
+
+def _equal_or_both_missing(left: Any, right: Any) -> Any:  # noqa: ANN401
+    from sqlglot import exp
+
+    if isinstance(left, exp.Null):
+        left, right = right, left
+    if isinstance(right, exp.Null):
+        return exp.Is(this=left.copy(), expression=exp.Null())
+    known = exp.Is(this=exp.paren(exp.EQ(this=left.copy(), expression=right.copy())), expression=exp.true())
+    if isinstance(right, exp.Literal | exp.Boolean) or isinstance(left, exp.Literal | exp.Boolean):
+        return known
+    missing = [exp.Is(this=each.copy(), expression=exp.Null()) for each in (left, right)]
+    return exp.paren(exp.or_(known, exp.and_(*missing)))
+
+
+def is_constant(item: Any) -> bool:  # noqa: ANN401
+    """Return whether a selected column is a number or a text that is written down."""
+    from sqlglot import exp
+
+    node = item.unalias()
+    return isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
+
+
+def _has_aggregate(node: Any) -> bool:  # noqa: ANN401
+    from sqlglot import exp
+
+    return any(
+        isinstance(each, exp.AggFunc | exp.WithinGroup)
+        or (isinstance(each, exp.Anonymous) and each.name.upper() in _ANONYMOUS)
+        for each in node.walk()
+    )
+
+
+def _with_clause_aggregate(select: Any) -> Any:  # noqa: ANN401
+    """Return a SELECT of groups with the first aggregate of HAVING or ORDER BY, if it selects none itself."""
+    from sqlglot import exp
+
+    if (
+        not isinstance(select, exp.Select)
+        or not select.args.get("group")
+        or any(map(_has_aggregate, select.expressions))
+    ):
+        return select
+    clauses = [clause for name in ("having", "order") if (clause := select.args.get(name)) is not None]
+    first = next((each for clause in clauses for each in clause.find_all(exp.AggFunc)), None)
+    return select if first is None else select.select(first.copy())
 
 
 def mode_column(node: Any) -> Any:  # noqa: ANN401

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
+from sfumato.domain import Attribute, Categorical
 from sfumato.errors import SfumatoError
 from sfumato.query.statements.aggregate_calls import mode_column
 from sfumato.query.statements.cut_cells import CutCellError
-from sfumato.query.statements.sql_condition import Place, parsed, place_at, place_of
+from sfumato.query.statements.sql_condition import Place, parsed, place_at, place_of, texts_alike
 from sfumato.query.statements.table_joins import conjuncts
 
+_SPELLINGS = (
+    (re.compile(r";\s*\S.*", re.DOTALL), ""),
+    (re.compile(r"`([^`]*)`"), r'"\1"'),
+    (re.compile(r"\[([A-Za-z_]\w*)\]"), r'"\1"'),
+    (re.compile(r"\)\s+'([^']*)'"), r') AS "\1"'),
+    (re.compile(r"&&"), "AND"),
+)
+"""What other databases write, and what the grammar writes for it."""
+_WORDS = ("SELECT", "COUNT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "DISTINCT", "BETWEEN")
 _DATE = re.compile(r"CAST\(('[^']*') AS (DATE|TIMESTAMP)\)")
 Refusal: TypeAlias = Callable[[str], SfumatoError | None]
 """A function that returns why a statement is refused; None if it is read."""
@@ -51,25 +62,80 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
         yield exp.select("COUNT(*)").from_(table.copy()).sql(dialect="duckdb")
 
 
-def corrected(text: str, place: object, names: Sequence[str]) -> Iterator[str]:
-    """Yield statements in which a declared name replaces the unknown name at a place that resembles it.
+def respelled(text: str) -> Iterator[str]:
+    """Yield texts with the quotes, signs and words of SQL for those of other databases and for misspelt ones."""
+    from difflib import get_close_matches
+
+    for pattern, fresh in _SPELLINGS:
+        text = pattern.sub(fresh, text)
+        yield text
+    words = {word for word in re.findall(r"[A-Za-z]{4,}", text) if word.upper() not in _WORDS}
+    for word in sorted(words, key=text.index):
+        for near in get_close_matches(word.upper(), _WORDS, n=1, cutoff=0.75):
+            yield re.sub(rf"\b{word}\b", near, text)
+
+
+def compared_otherwise(text: str, attributes: Sequence[Attribute]) -> Iterator[str]:
+    """Yield statements with IS NULL for a comparison with NULL, and with the declared values for a pattern.
+
+    Args:
+        text: the statement.
+        attributes: the declared ones.
+    """
+    from sqlglot import exp
+
+    def change(node: Any) -> Any:  # noqa: ANN401
+        match node:
+            case exp.EQ(this=column, expression=exp.Null()):
+                return exp.Is(this=column, expression=exp.Null())
+            case exp.NEQ(this=column, expression=exp.Null()):
+                return exp.not_(exp.Is(this=column, expression=exp.Null()))
+            case exp.In(this=column, expressions=listed) if any(isinstance(each, exp.Null) for each in listed):
+                rest = [each for each in listed if not isinstance(each, exp.Null)]
+                missing = exp.Is(this=column.copy(), expression=exp.Null())
+                return exp.paren(exp.or_(exp.In(this=column, expressions=rest), missing)) if rest else missing
+            case exp.Like() | exp.ILike() | exp.SimilarTo() | exp.RegexpLike():
+                own = (each for each in attributes if each.name.casefold() == node.this.name.casefold())
+                values = [value for each in own if isinstance(each, Categorical) for value in each.values]
+                texts = [each for each in values if isinstance(each, str)]
+                met = texts_alike(node, node.expression.name, texts) if node.expression.is_string else []
+                listed = [exp.Literal.string(each) for each in met]
+                fresh = exp.In(this=node.this, expressions=listed) if met else node
+                return exp.not_(fresh) if met and node.args.get("negate") else fresh
+        return node
+
+    with suppress(SfumatoError):
+        select = parsed(text)
+        fresh = select.transform(change)
+        if fresh != select:
+            yield str(fresh.sql(dialect="duckdb", normalize_functions=False))
+
+
+def corrected(text: str, place: object, names: Sequence[str], values: Sequence[str]) -> Iterator[str]:
+    """Yield statements in which a declared name or value replaces the unknown one at a place that resembles it.
 
     Args:
         text: the statement.
         place: of the refusal; anything else yields nothing.
         names: the declared names of columns and tables.
+        values: the declared texts.
     """
     from difflib import get_close_matches
 
-    from sqlglot import tokenize
+    from sqlglot import TokenType, tokenize
 
     if not isinstance(place, Place):
         return
     declared = {name.casefold(): name for name in names}
+    texts = {value.casefold(): "'" + value.replace("'", "''") + "'" for value in values}
     tokens = list(tokenize(text, read="duckdb"))
     after = [each for each in tokens if place_at(text, each.start) >= place]
     for token in after[:3:2] if len(after) > 1 and after[1].text == "." else after[:1]:
         if token.text.casefold() in declared:
+            continue
+        for near in get_close_matches(token.text.casefold(), list(texts), n=2, cutoff=0.8):
+            yield f"{text[: token.start]}{texts[near]}{text[token.end + 1 :]}"
+        if token.token_type is TokenType.STRING:
             continue
         for near in get_close_matches(token.text.casefold(), list(declared), n=2):
             name = declared[near] if declared[near].isidentifier() else f'"{declared[near]}"'

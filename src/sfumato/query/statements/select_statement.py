@@ -32,7 +32,7 @@ from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Dis
 from sfumato.query.answer_expression import AnswerColumn, AnswerExpression, Linear, unit_of
 from sfumato.query.answer_ordering import UNORDERED, Ordering, OrderingReader
 from sfumato.query.question import Query
-from sfumato.query.statements.aggregate_calls import canonical_call, without_mode
+from sfumato.query.statements.aggregate_calls import canonical_call, plain_forms
 from sfumato.query.statements.select_list import (
     COMPUTED,
     ExpressionReader,
@@ -54,7 +54,7 @@ from sfumato.query.statements.sql_condition import (
     written_arguments,
 )
 
-_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "distinct"}
+_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct"}
 
 
 def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()) -> Query:
@@ -77,7 +77,7 @@ def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()
 def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> Query:
     from sqlglot import exp
 
-    select = without_mode(parsed(text))
+    select = plain_forms(parsed(text))
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
@@ -193,7 +193,7 @@ class _SelectReader:
             if isinstance(place, int) and item.alias:
                 called[-1 - place] = item.alias
         names = tuple(called) if called != list(by) and len(set(called)) == len(called) else ()
-        if not names and not any(self.written.args.get(clause) for clause in ("having", "order", "limit")):
+        if not names and not any(self.written.args.get(clause) for clause in ("having", "order", "limit", "offset")):
             return UNORDERED
 
         def place_of(node: Any) -> int | None:  # noqa: ANN401

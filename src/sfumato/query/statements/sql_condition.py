@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -257,6 +258,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
     """
     import sqlglot
 
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings repeat the statement
     if len(text) > LONGEST:
         raise QueryError(f"a statement has at most {LONGEST:,} characters", culprit=Place(1, 1))
     top = next((each for each in _TOP.finditer(text) if _is_outside(text[: each.start()])), None)
@@ -424,8 +426,6 @@ def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Con
 
 def _alike(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
     """Return where a text matches a pattern, which the declared values decide."""
-    from sqlglot import exp
-
     column, pattern = node.this, node.expression
     name, written = _column(text, column, domain), literal(text, pattern)
     attribute = next((each for each in domain if each.name == name), None)
@@ -435,20 +435,30 @@ def _alike(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
         raise refuse(text, column, "LIKE compares an attribute of declared text with a pattern such as 'PROMO%'")
     if attribute.unknown is Unknown.CATEGORY:
         raise refuse(text, column, f"{name!r} has a cell for texts that are not declared; name values with = or IN")
-    if isinstance(node, exp.SimilarTo | exp.RegexpLike):
-        try:
-            met = matching(texts, f"^(?:{written})$" if isinstance(node, exp.SimilarTo) else written)
-        except QueryError as error:
-            raise refuse(text, pattern, str(error)) from None
-    else:
-        wildcards = {"%": ".*", "_": "."}
-        expression = "".join(wildcards.get(letter) or re.escape(letter) for letter in written)
-        any_case = re.IGNORECASE if isinstance(node, exp.ILike) else 0
-        met = [each for each in texts if re.fullmatch(expression, each, re.DOTALL | any_case)]
+    try:
+        met = texts_alike(node, written, texts)
+    except QueryError as error:
+        raise refuse(text, pattern, str(error)) from None
     if met:
         return among(domain, name, met)
     present = compare(domain, name, Comparison.EQUAL, texts[0])
     return present & ~present  # false, and unknown where the text is missing
+
+
+def texts_alike(node: Any, pattern: str, texts: Sequence[str]) -> list[str]:  # noqa: ANN401
+    """Return the texts that match the pattern of LIKE, ILIKE, SIMILAR TO or REGEXP_MATCHES.
+
+    Raises:
+        QueryError: the pattern is no regular expression that can be read.
+    """
+    from sqlglot import exp
+
+    if isinstance(node, exp.SimilarTo | exp.RegexpLike):
+        return matching(texts, f"^(?:{pattern})$" if isinstance(node, exp.SimilarTo) else pattern)
+    wildcards = {"%": ".*", "_": "."}
+    expression = "".join(wildcards.get(letter) or re.escape(letter) for letter in pattern)
+    any_case = re.IGNORECASE if isinstance(node, exp.ILike) else 0
+    return [each for each in texts if re.fullmatch(expression, each, re.DOTALL | any_case)]
 
 
 def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401

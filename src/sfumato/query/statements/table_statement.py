@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import Any
 
 from sfumato.bounded_cache import cached
-from sfumato.domain import Integer, Real
+from sfumato.domain import Categorical, Integer, Real
 from sfumato.domain.domain import Domain
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.unit import GroupBound, Unit
@@ -31,7 +31,7 @@ from sfumato.privacy.loss import plain
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.statements.aggregate_calls import without_mode
+from sfumato.query.statements.aggregate_calls import is_constant, plain_forms
 from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.derived_columns import has_declared_cells, is_value, labels_of
 from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
@@ -41,7 +41,19 @@ from sfumato.query.statements.unit_rows import UnitRows
 
 _FEW_GROUPS = 20  # that a refusal suggests to make of a number
 _LONGEST_REFUSED = 10_000  # characters of a refused statement for which a nearer one is looked for
-_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "distinct"}
+_CLAUSES = {
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "order",
+    "limit",
+    "offset",
+    "with_",
+    "distinct",
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,10 @@ def parse_with_view(
 def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     from sqlglot import exp
 
-    select = parsed(text)
+    try:
+        select = plain_forms(parsed(text))
+    except QueryError as error:
+        raise _with_remedy(error, text, schema) from None
     if isinstance(select, exp.SetOperation):
         raise _with_remedy(
             refuse(text, select, "UNION and the like are no part of the grammar: each SELECT is a question of its own"),
@@ -110,9 +125,10 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
             schema,
         )
     if not isinstance(select, exp.Select):
-        raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+        one = QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+        raise _with_remedy(one, text, schema)
     try:
-        return _read(text, _without_outer_select(without_mode(select)), schema, bounds)
+        return _read(text, _without_outer_select(select), schema, bounds)
     except QueryError as error:
         raise _with_remedy(error, text, schema) from None
     except RecursionError:
@@ -174,25 +190,43 @@ def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
     """Return a refusal with the nearest statements that are read, unless it names some already."""
     from sfumato.query.statements.nearest_statement import (
         at_edges,
+        compared_otherwise,
         corrected,
         disjoint_sides,
         nearest,
+        respelled,
     )  # most statements are read
 
     if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
     refusal = partial(_refusal, schema=schema)
-    remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else disjoint_sides(text, refusal)
-    names = [name for table in schema for name in (table.name, *(each.name for each in table.attributes))]
-    statements = chain(corrected(text, refused.culprit, names), nearest(text, refusal))
+    remedies = []
+    if _is_readable(text):
+        remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else disjoint_sides(text, refusal)
+    attributes = [each for table in schema for each in table.attributes]
+    names = [*(table.name for table in schema), *(each.name for each in attributes)]
+    texts = [each for one in attributes if isinstance(one, Categorical) for each in one.values if isinstance(each, str)]
+    statements = chain(respelled(text), compared_otherwise(text, attributes))
+    if _is_readable(text):
+        statements = chain(statements, corrected(text, refused.culprit, names, texts), nearest(text, refusal))
     remedies = remedies or list(islice((each for each in statements if refusal(each) is None), 1))
     return QueryError(f"{refused}{instead(remedies)}", culprit=refused.culprit, statements=remedies)
+
+
+def _is_readable(text: str) -> bool:
+    """Return whether a text is one SELECT, or several that UNION joins."""
+    from sqlglot import exp
+
+    try:
+        return isinstance(parsed(text), exp.Query)
+    except QueryError:
+        return False
 
 
 def _refusal(text: str, schema: Schema) -> SfumatoError | None:
     """Return why a statement is refused; None if it is read."""
     try:
-        _read(text, _without_outer_select(without_mode(parsed(text))), schema, None)
+        _read(text, _without_outer_select(plain_forms(parsed(text))), schema, None)
     except SfumatoError as error:
         return error
     except RecursionError:
@@ -257,8 +291,10 @@ def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa:
             item = _item(rows, key, "")
             items.append(item)
         by.append(item.unalias())
-        _refuse_one_cell(rows, select, key, item.unalias())
-    return items, by
+        if not is_constant(key):
+            _refuse_one_cell(rows, select, key, item.unalias())
+    constants = [new.unalias() for item, new in zip(select.expressions, items, strict=False) if is_constant(item)]
+    return items, [*by, *dict.fromkeys(each for each in constants if each not in by)]  # each is one group of all rows
 
 
 def _refuse_one_cell(rows: UnitRows, select: Any, key: Any, column: Any) -> None:  # noqa: ANN401
@@ -304,6 +340,8 @@ def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
 
     if node.is_star:
         raise refuse(rows.text, node, "rows are private, and only noisy aggregates of them are answered")
+    if is_constant(node):
+        return rows.constant(node, name or None)
     if is_value(node) and not node.find(exp.AggFunc):
         return rows.computed(node, name or None)
     lowered, name = rows.lowered(node), name or _called_inside(rows, node) or ""
@@ -372,7 +410,7 @@ def _without_outer_select(select: Any) -> Any:  # noqa: ANN401
     conditions = [each for each in (inner.args.get("having"), select.args.get("where")) if each is not None]
     met = [each.this.copy().transform(inside) for each in conditions]
     merged.set("having", exp.Having(this=exp.and_(*met)) if met else None)
-    for clause in ("order", "limit"):
+    for clause in ("order", "limit", "offset"):
         value = select.args.get(clause)
         merged.set(clause, None if value is None else value.copy())
     clauses = [each.args["with_"] for each in (select, inner) if each.args.get("with_") is not None]

@@ -16,6 +16,7 @@ from sfumato.arguments import listed
 from sfumato.domain import Date, Integer, Real, Timestamp
 from sfumato.domain.expression import (
     Cases,
+    Constant,
     DaysBetween,
     Expression,
     Field,
@@ -23,8 +24,8 @@ from sfumato.domain.expression import (
     computed,
     may_lack_value,
 )
+from sfumato.domain.predicate import All, Predicate, named
 from sfumato.domain.predicate import Any as AnyOf
-from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import Declared, Renamed
@@ -154,6 +155,9 @@ class UnitRows:
             if self.key(node) is not None:
                 reason = f"{node.name} is a key: it joins rows, and an answer by it would be about rows of one unit"
                 raise refuse(self.text, node, reason)
+            if not self._named(node):
+                tables = listed([part.alias for part in self.parts])
+                raise refuse(self.text, node, f"no table {node.table!r} in FROM, which has {tables}")
             declared = f"{', '.join(part.alias for part in self.parts)}, which declares {listed(self.view.names)}"
             raise refuse(self.text, node, f"no attribute {node.name!r} in {declared}; other columns are private")
         if len(names) > 1 and node.name.casefold() not in self.merged:
@@ -267,6 +271,13 @@ class UnitRows:
         if isinstance(value, Field):  # a function that changes nothing
             return _column(value.name, node)
         check_size(self.text, node, value)
+        return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
+
+    def constant(self, node: Any, name: str | None) -> Any:  # noqa: ANN401
+        """Return a column of the view that has one value in all rows."""
+        integer = not node.is_string and number(self.text, node).denominator == 1
+        text = node.name if node.is_string else node.sql()
+        value = Constant(number(self.text, node)) if integer else Labels(((All(()), text),), text)
         return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
