@@ -315,3 +315,21 @@ def test_a_further_acceptance_keeps_the_kinds_that_were_confirmed(tmp_path: Path
     accepted = load(path).accepted_by
     assert accepted is not None
     assert (accepted.by, accepted.confirmed, accepted.edited) == ("Cem", ("values", "bounds"), True)
+
+
+def test_the_id_of_the_unit_as_a_column_is_a_finding() -> None:
+    draft = sf.describe(pa.table({"dossier": [f"K{place // 4}" for place in range(400)], "rot": ["a", "b"] * 200}))
+    draft.unit("dossier", rows=4)["dossier"].values([f"K{place}" for place in range(120)])
+    assert str(draft.findings).count("dossier (it is the id of the unit)") == 1
+    with pytest.raises(DomainError, match="identifiers"):
+        draft.accept(by="Ann Lee", confirm=["unit", "values"])
+
+
+@pytest.mark.parametrize("by", [None, 5, ["Ann"]])
+@pytest.mark.parametrize("confirm", [None, 5, [None], [["values"]]])
+def test_names_that_are_no_texts_are_refused(by, confirm) -> None:
+    draft = sf.describe(pa.table({"state": ["a", "b", "c"] * 100}))
+    with pytest.raises(InputError, match="named by a text"):
+        draft.accept(by=by)
+    with pytest.raises(InputError, match="confirmed by their names"):
+        draft.accept(by="Ann Lee", confirm=confirm)

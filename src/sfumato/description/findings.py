@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sfumato.arguments import expect_all
 from sfumato.description.sensitive_columns import FindingKind, People, detail_of, people_of, sensitive_kind
 from sfumato.domain import Attribute, Categorical, Dated, Domain, Integer, Real
 from sfumato.domain.attribute import EXTRA
@@ -123,7 +124,9 @@ def confirmed_kinds(texts: Iterable[str]) -> tuple[FindingKind, ...]:
     Raises:
         InputError: there is no such kind.
     """
-    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    listed = tuple(texts) if isinstance(texts, Iterable) else (texts,)
+    expect_all(listed, str, "kinds of findings are confirmed by their names")
+    names = [name.strip() for text in listed for name in text.split(",") if name.strip()]
     known = {kind.value for kind in FindingKind}
     for name in names:
         if name not in known:
@@ -254,7 +257,7 @@ def domain_findings(domain: Domain, table: ProtectedTable | None) -> tuple[Descr
     Raises:
         TableError: the table cannot be read.
     """
-    facts = [] if domain.drafted is None else list(unchanged_facts(domain, domain.drafted))
+    facts = list(_facts_of_document(domain))
     if table is None:
         return grouped([*facts, *_named_like_identifiers(domain)])
     profiles = table.profile(_MOST_VALUES)
@@ -279,6 +282,14 @@ def domain_findings(domain: Domain, table: ProtectedTable | None) -> tuple[Descr
         elif attribute.name in domain.drafted.findings.get(FindingKind.VALUES, {}):  # also if only codes were taken out
             facts += [fact for fact in _stated(attribute, profile) if fact[0] is FindingKind.VALUES]
     return grouped(facts)
+
+
+def _facts_of_document(domain: Domain) -> Iterator[Fact]:
+    """Yield what the document alone shows: facts of its draft that still stand, and an attribute that is the unit."""
+    if domain.drafted is not None:
+        yield from unchanged_facts(domain, domain.drafted)
+    if domain.unit.column is not None and domain.unit.column in domain.names:
+        yield FindingKind.IDENTIFIERS, domain.unit.column, "it is the id of the unit"
 
 
 def _named_like_identifiers(domain: Domain) -> Iterator[Fact]:

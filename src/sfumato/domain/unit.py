@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from sfumato.arguments import expect_all
+from sfumato.arguments import expect, expect_all
 from sfumato.errors import DomainError
 
 _BETWEEN = re.compile(r"\s*,\s*")
@@ -266,6 +266,7 @@ def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = 
     Raises:
         DomainError: ``by`` is empty, or has several lines.
     """
+    expect(by, str, "a person who accepts a description is named by a text")
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     edited = None if description.drafted is None else description.drafted.hash != description.hash
     if (earlier := description.acceptance) is not None:
