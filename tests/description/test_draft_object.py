@@ -333,3 +333,16 @@ def test_names_that_are_no_texts_are_refused(by, confirm) -> None:
         draft.accept(by=by)
     with pytest.raises(InputError, match="confirmed by their names"):
         draft.accept(by="Ann Lee", confirm=confirm)
+
+
+def test_a_table_whose_columns_are_all_left_out_shows_itself() -> None:
+    people = pa.table({"pid": list(range(50)), "sex": ["f", "m"] * 25})
+    draft = sf.describe_tables({"people": people, "links": pa.table({"pid": list(range(50)) * 2})})
+    assert "links" in repr(draft)
+    assert repr(draft["links"].most_rows(2)).strip() == "links, at most 2 rows of one person"
+
+
+@pytest.mark.parametrize("source", [None, 5, {1: pa.table({"pid": [1, 2]}), "b": pa.table({"pid": [1, 2]})}])
+def test_what_is_no_folder_of_tables_is_refused_in_a_sentence(source) -> None:
+    with pytest.raises(InputError, match=r"tables (are|have)"):
+        sf.describe_tables(source)

@@ -451,7 +451,7 @@ def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> 
 def aligned_lines(lines: Sequence[Line]) -> list[str]:
     """Return lines for a terminal in aligned columns; only the last column is never cut."""
     short = [[text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..." for text in line[:3]] for line in lines]
-    widths = [max(len(line[place]) for line in short) for place in range(3)]
+    widths = [max((len(line[place]) for line in short), default=0) for place in range(3)]
     return [
         "  ".join([*(text.ljust(width) for text, width in zip(cut, widths, strict=True)), line[3]]).rstrip()
         for cut, line in zip(short, lines, strict=True)

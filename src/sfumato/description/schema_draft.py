@@ -72,7 +72,7 @@ def draft_schema(
         TableError: a table cannot be read, or no column seems to name people.
     """
     for each in (name, *tables):
-        if not _WORD.fullmatch(each):
+        if not isinstance(each, str) or not _WORD.fullmatch(each):
             raise InputError(f"names of a schema and its tables have only letters, digits and _, unlike {each!r}")
     profiles = {each: table.profile(MOST_VALUES) for each, table in tables.items()}
     drafting = _Drafting(profiles, declared or {}, ReferenceSearch(tables))

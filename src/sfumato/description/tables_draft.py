@@ -48,6 +48,8 @@ def describe_tables(
         InputError: the source is none of these, or no table has the column ``unit``.
         TableError, EngineError: a table cannot be read, or no column seems to name people.
     """
+    if not isinstance(source, str | Path | Iterable):
+        raise InputError(f"tables are a folder, files, a URL or a dictionary, not {type(source).__name__}")
     if not isinstance(source, Mapping):
         places = [str(source)] if isinstance(source, str | Path) else list(map(str, source))
         return TablesDraft(places[0], draft_source(places, name=name, unit=unit))
