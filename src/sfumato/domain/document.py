@@ -145,7 +145,7 @@ def _with_changes(text: str, changes: Sequence[tuple[int, int, str]], acceptance
         same = False
     if not same:
         raise DomainError(
-            "the document has no place for its acceptance; write 'sfumato: 1' and 'draft: true' on lines of their own, "
+            "the document has no place for its acceptance; write the keys 'sfumato' and 'draft' on lines of their own, "
             "without references (&, * and <<)"
         )
     return accepted
