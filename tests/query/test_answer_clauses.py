@@ -144,7 +144,8 @@ def test_what_is_done_after_the_noise_is_the_same_release_and_is_stated(vault) -
     assert list(chosen.values) == list(top.values) == largest
     assert (chosen.groups, top.groups) == (("sex",), ("s",))
     assert top.to_json()["groups"] == ["s"]
-    assert chosen.notes[-1] == f"after the noise, groups were chosen and ordered by their noisy answers: {more}"
+    note = f"after the noise, groups were chosen and ordered by their noisy answers: {more}"
+    assert chosen.notes[-1] == f"{note}; the intervals of chosen groups hold less often"
     assert chosen.notes[:-1] == plain.notes
 
 

@@ -228,7 +228,7 @@ REFUSED = [  # a statement, its unit, and a word of the reason
     ("SELECT p.age AS a, p.sex FROM people p ORDER BY a LIMIT 3", "row", "GROUP BY"),
     ("SELECT AVG(pid) FROM people", "row", "other columns are private"),
     ("SELECT AVG(nobody) FROM people WHERE age > 9", "row", "other columns are private"),
-    ("SELECT AVG(pid) FROM people", "pid", "pid tells people apart, so it is private"),
+    ("SELECT AVG(pid) FROM people", "pid", "pid identifies a unit, so it is private"),
     ("SELECT pid, COUNT(*) FROM people GROUP BY pid", "pid", "private"),
     ("SELECT COUNT(*) FROM people WHERE pid = 7", "pid", "private"),
     ("SELECT SUM(age) OVER (PARTITION BY sex) FROM people", "row", "other units"),

@@ -460,7 +460,7 @@ REFUSED: list[tuple[str, str, str]] = [
         "line 1, column 39",
         "FULL JOIN lists rows of two tables, and an answer counts the rows of one",
     ),
-    ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "for one unit a row"),
+    ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "about one unit"),
     ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "whether a division fails would depend on the data"),
     ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "chance and the time"),
     ("SELECT COUNT(*) FROM visits WHERE admitted > CURRENT_DATE", "line 1, column", "chance and the time"),

@@ -50,7 +50,7 @@ class Expression(ABC):
         """Return the bounds of the expression.
 
         Raises:
-            QueryError: it has none, or the domain not what it is computed of.
+            QueryError: the expression has no bounds, or names an attribute that the domain does not have.
         """
 
 
@@ -76,12 +76,12 @@ class Field(Expression):
 
 @dataclass(frozen=True)
 class Constant(Expression):
-    """A number that is written down."""
+    """A literal number."""
 
     value: Fraction
 
     def interval(self, domain: Domain) -> Interval:
-        """Itself."""
+        """Return the number as both bounds."""
         del domain
         return Interval(self.value, self.value, self.value.denominator == 1, nullable=False)
 
@@ -146,12 +146,12 @@ class DaysBetween(Expression):
 
 @dataclass(frozen=True)
 class Clamp(Expression):
-    """A number moved to the nearest bound; without one of them it is open there.
+    """A number moved to the nearest bound.
 
     Attributes:
         value: the number.
-        low: lower bound; None: there is none.
-        high: upper bound; None: there is none.
+        low: lower bound; None: no lower bound.
+        high: upper bound; None: no upper bound.
         ignores_missing: whether a missing number becomes the only bound, as LEAST and GREATEST make it; else it stays
             missing.
     """
@@ -303,7 +303,7 @@ class Labels(Expression):
     otherwise: str | None = None
 
     def interval(self, domain: Domain) -> Interval:
-        """It has none."""
+        """Refuse: texts have no bounds."""
         del domain
         raise QueryError("texts are no numbers to compute with", culprit=self)
 
@@ -315,7 +315,7 @@ class Labels(Expression):
 
 
 def computed(name: str, value: Expression, domain: Domain) -> Attribute:
-    """The attribute that an expression over ``domain`` becomes.
+    """Return the attribute that an expression over ``domain`` becomes.
 
     Raises:
         QueryError: as :meth:`Expression.interval` says.
@@ -338,7 +338,7 @@ def whole_number(name: str, low: int, high: int, *, nullable: bool) -> Integer:
 
 
 def real_number(name: str, low: float, high: float, *, nullable: bool) -> Real:
-    """A number within bounds, in one cell."""
+    """Return an attribute of real numbers within bounds, with one cell."""
     return Real(name=name, edges=(low, high if high > low else low + 1), unknown=Unknown.CLAMP, nullable=nullable)
 
 

@@ -261,8 +261,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
             answer = replace(self, called=ordering.called, integers=integers)
         if not ordering.clauses:
             return answer
-        note = f"after the noise, groups were chosen and ordered by their noisy answers: {ordering.clauses}"
-        return replace(answer.take(ordering.places(self)), notes=(*self.notes, note))
+        return replace(answer.take(ordering.places(self)), notes=(*self.notes, ordering.note))
 
     def __len__(self) -> int:
         return len(self.estimates[0].value)

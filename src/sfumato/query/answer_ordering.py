@@ -101,6 +101,13 @@ class Ordering:
     called: tuple[str, ...] = ()
     clauses: str = ""
 
+    @property
+    def note(self) -> str:
+        """The clauses for the notes of an answer, and their effect on its intervals."""
+        note = f"after the noise, groups were chosen and ordered by their noisy answers: {self.clauses}"
+        chosen = self.having is not None or self.limit is not None
+        return f"{note}; the intervals of chosen groups hold less often" if chosen else note
+
     def places(self, answer: AnsweredGroups) -> NDArray[np.intp]:
         """Return the places of the groups to show, in the order of the statement."""
         places = np.arange(len(answer))

@@ -383,7 +383,7 @@ def own_rows(
     *,
     integer: bool,
 ) -> str:
-    """The encoded rows of one table: codes, numbers, keys, and ``u`` where a column of its own names the unit.
+    """Return the encoded rows of one table: codes, numbers, keys, and ``u`` if a column of its own names the unit.
 
     Args:
         table: of a schema.
@@ -410,7 +410,7 @@ def own_rows(
 
 
 def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
-    """The encoded rows of a table whose units are found through another; rows without owner are left out.
+    """Return the encoded rows of a table whose units stand in another table; rows without an owner are left out.
 
     Args:
         table: such a table.
@@ -423,15 +423,15 @@ def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
     listed += [f"v{place}" for place in stored_values(table.attributes)]
     listed += [f"own.k{place} AS k{place}" for place in range(len(table.columns))]
     joined = f"{own} AS own JOIN {owners} AS o ON own.k{key} = o.k"
-    return f"SELECT {', '.join(listed)}, o.u AS u FROM {joined} WHERE o.u IS NOT NULL"  # part of a row that is nobody's
+    return f"SELECT {', '.join(listed)}, o.u AS u FROM {joined} WHERE o.u IS NOT NULL"
 
 
 def own_owners(
     key: str, owner: str, columns: Mapping[str, Column], dialect: Dialect, relation: str, *, integer: bool
 ) -> str:
-    """Of each row with a key that key ``k``, and ``u``: its unit, or the key of the row that it belongs to.
+    """Return each key as ``k``, and as ``u`` the unit of its row or the key of the row that it belongs to.
 
-    Of all raw rows, so that whose a row is depends on no value beside the keys.
+    All raw rows are read, so that the owner of a row depends on no value but the keys.
 
     Args:
         key: the column.

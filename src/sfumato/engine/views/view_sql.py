@@ -321,13 +321,13 @@ class ViewEncoding:
     def _with_gap(self, view: WithGap) -> str:
         source, domain = view.source, view.source.domain
         listed, day = ", ".join(columns(source)), number_of(self.dialect, domain, view.date)
-        # keys as text, as the order is the same on every engine then, whatever type they are kept in
+        # keys as text: their order is then the same on every engine, whatever type they have
         keys = [f"COALESCE({self.dialect.text(f'k{place}')}, '')" for place in range(len(source.keys))]
         cells = [
             name if name.startswith("c") else f"COALESCE({name}, 0)" for name in columns(source) if name[0] in "cv"
         ]
         order = ", ".join(["day", *keys, *cells])
-        # rows without a date are before and behind nobody: they are a part of their own
+        # rows without a date are a partition of their own, because they come neither before nor after others
         before = f"LAG(day) OVER (PARTITION BY u, CASE WHEN day IS NULL THEN 1 ELSE 0 END ORDER BY {order})"
         inner = f"SELECT {listed}, {day} AS day FROM {self._relation(source)}"
         inner = f"SELECT {listed}, day - {before} AS x FROM ({inner}) AS dated_rows"
@@ -384,7 +384,7 @@ class ViewEncoding:
         return f"SELECT {', '.join([*listed, 'u'])} FROM {rows} GROUP BY {grouped}"
 
     def _with_date_codes(self, view: PerUnit, keys: Sequence[str]) -> str:
-        """The rows, with the code of the first or last date of their unit as ``o…`` for each value that asks so."""
+        """Return the rows, with the code of the first or last date of their unit as ``o…`` for each FIRST and LAST."""
         more = []
         for place, (_, value) in enumerate(view.values):
             if isinstance(value, Taken) and value.by is not None:
@@ -440,7 +440,7 @@ class ViewEncoding:
         if isinstance(source.domain[value.of], Integer):
             return self.dialect.integer(total.format(number))
         step = value.step(source)
-        # what is no step is 0: a quotient too small for a double fails on PostgreSQL
+        # less than a quarter of a step is 0: a quotient too small for a double fails on PostgreSQL
         number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
         steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
         added = self.dialect.double(self.dialect.integer(total.format(steps)))

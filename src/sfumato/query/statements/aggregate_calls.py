@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sfumato.privacy.loss import plain
 from sfumato.query.statements.sql_condition import number, refuse, written_arguments
 
 SPELLINGS = {
@@ -41,7 +42,7 @@ def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own
             this=exp.PercentileCont(this=share, expression=None) | exp.PercentileDisc(this=share, expression=None),
             expression=exp.Order(expressions=[key]),
         ):
-            rest = exp.Literal.number(str(1 - float(number(text, share)))) if key.args.get("desc") else share
+            rest = exp.Literal.number(plain(1 - number(text, share))) if key.args.get("desc") else share
             return exp.Quantile(this=key.this, quantile=rest)
         case exp.PercentileCont() | exp.PercentileDisc() if node.expression is not None:
             return _quantile(text, node, node.this, node.expression)

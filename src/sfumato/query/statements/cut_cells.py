@@ -55,7 +55,7 @@ def _edges(attribute: Numeric | Dated, code: int) -> tuple[str, str | None, str 
 def _cut(attribute: Numeric | Dated, code: int) -> str:
     cells = range(attribute.declared)
     near = " near it" if len(cells) > _EDGES_NAMED else ""
-    if near:  # the first ones of three years of hours would tell nobody where to compare
+    if near:  # the first of 26,000 hours would be far from the literal
         cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
     begins = attribute.beginning if isinstance(attribute, Real) else lambda cell: f"{attribute.bounds(cell)[0]}"
     edges = ", ".join(map(begins, cells))

@@ -48,8 +48,8 @@ def codes_meeting(
 ) -> CodeRanges | None:
     """Return the codes of declared values that meet a comparison with a literal of another kind.
 
-    As in DuckDB, texts are read as the numbers that they are where a number stands beside them, and truth values are 0
-    and 1.  All declared values have to read so.
+    As in DuckDB, a comparison with a number reads texts as numbers, and truth values are 0 and 1.  Each declared value
+    has to be such a number.
 
     Args:
         attribute: the attribute; a cell for undeclared values compares with its own kind only.

@@ -443,8 +443,8 @@ def labels_of(grouping: Grouping) -> Labels | None:
 def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tuple[Any, str, Integer | Real | None]:  # noqa: ANN401
     """Return a comparison that cells decide, the number that it compares with, and the attribute with these cells.
 
-    Real numbers are doubles: above 1000 are those from the next double on.  Which of them equal a number no cell tells,
-    as cells have an extent.
+    Real numbers are doubles: those above 1000 begin with the next double.  No cell decides which of them equal a
+    number, because cells have a width.
 
     Args:
         kind: of comparison, the number standing at its right.

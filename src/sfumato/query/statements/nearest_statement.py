@@ -1,6 +1,7 @@
-"""The statements that are like a refused one, the nearest first: whether they are read is tried by the caller's reader.
+"""Statements that resemble a refused one, the nearest first.  The caller tries whether they are read.
 
-Of a comparison that cuts a cell they have the whole cell in, the whole cell out, or compare the values themselves.
+They are computed from the refused statement and the declared names alone.  Instead of a comparison that cuts a cell
+they include the whole cell, exclude it, or compare the values themselves.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ class _SelectReader:
         """Return the attribute that a node names, or one of the ``undeclared`` columns."""
         name = name_of(column, (*self.domain.names, *undeclared))
         if name is None:
-            raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
+            raise refuse(self.text, column, "name an attribute, or a level of one; expressions cannot stand here")
         if name not in self.domain and name not in undeclared:
             try:
                 self.domain.index(name)

@@ -201,7 +201,7 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
     part, of = (node.this, node.expression) if extracts else (node.args["unit"], node.this)
     name = name_of(of, domain.names)
     if name is None or name not in domain:
-        raise refuse(text, of, "name an attribute; expressions are not part of the subset")
+        raise refuse(text, of, "name an attribute, or a level of one; expressions cannot stand here")
     attribute = domain[name]
     if not isinstance(attribute, Date | Timestamp):
         raise refuse(text, of, f"{name!r} is no date; only of dates there are parts and periods")
@@ -371,7 +371,7 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
                 text, node, "compare an attribute with a literal, not with another attribute; quote text in ''"
             )
         case _:
-            raise refuse(text, node, "compare with a literal; expressions are not part of the subset")
+            raise refuse(text, node, "compare with a literal, such as 65, 'text' or DATE '2024-01-31'")
 
 
 def chain(node: Any) -> list[Any]:  # noqa: ANN401
@@ -470,7 +470,7 @@ def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401
 def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
     name = level_of(text, column, domain) or name_of(column, domain.names)
     if name is None:
-        raise refuse(text, column, "name an attribute; expressions are not part of the subset")
+        raise refuse(text, column, "name an attribute, or a level of one; expressions cannot stand here")
     return name
 
 

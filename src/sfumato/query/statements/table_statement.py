@@ -235,9 +235,9 @@ def _refusal(text: str, schema: Schema) -> SfumatoError | None:
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
-    """Distinct units as rows of units, one a cell, of which as many are kept as a unit can be in: P7 of the design.
+    """Return a count of distinct units as a count of rows, where a unit has one row for each of its cells.
 
-    A bound on rows then hides nobody: of a unit cells are left out, and no cell for rows beside it.
+    The bound keeps as many of these rows as a unit can have cells, so that rows of one cell leave out no other cell.
 
     Returns:
         None if something else is asked as well, or the bounds cut nothing.

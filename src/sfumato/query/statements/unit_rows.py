@@ -144,8 +144,8 @@ class UnitRows:
             QueryError: none, or several.
         """
         if self.is_unit(node):
-            private = f"{node.name} tells people apart, so it is private and can only be counted"
-            raise refuse(self.text, node, f"it would answer for one unit a row: {private}")
+            reason = f"{node.name} identifies a unit, so it is private: an answer by it would be about one unit"
+            raise refuse(self.text, node, f"{reason}; count units by COUNT(DISTINCT {node.name})")
         names = [name for part in self._named(node) if (name := _look_up(part.names, node)) is not None]
         if not names and not node.table:
             own = {name for part in self.parts for name in part.view.names}
