@@ -105,7 +105,7 @@ class Ordering:
     def note(self) -> str:
         """The clauses for the notes of an answer, and their effect on its intervals."""
         note = f"after the noise, groups were chosen and ordered by their noisy answers: {self.clauses}"
-        chosen = self.having is not None or self.limit is not None
+        chosen = self.having is not None or self.limit is not None or self.offset
         return f"{note}; the intervals of chosen groups hold less often" if chosen else note
 
     def places(self, answer: AnsweredGroups) -> NDArray[np.intp]:
