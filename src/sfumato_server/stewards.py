@@ -31,9 +31,11 @@ from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.app.api.questions import limit_of
 from sfumato.description.draft import describe
 from sfumato.description.findings import DescriptionFinding, confirmed_kinds, domain_findings, refuse_unconfirmed
+from sfumato.description.redraft import Redrafts
 from sfumato.description.schema_fit import schema_findings
 from sfumato.description.tables_draft import describe_tables
-from sfumato.domain.table_schema import Schema
+from sfumato.domain import CsvFormat
+from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import accepted_now
 from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
@@ -111,6 +113,27 @@ def draft_description(
         raise table_refusal(error) from error
     notes = [f"How the file is written: {note}; the draft says so." for note in domain.csv_notes]
     return DescriptionDraft(plain(domain.document), (*notes, *domain.notes()), domain.findings)
+
+
+def open_drafted(source: str, places: TablePlaces, name: str, drafted: Mapping[str, Any]) -> Redrafts:
+    """Open a table that was drafted, to draft its columns again.
+
+    Args:
+        source: the address of the table, folder or database.
+        places: the places that are served.
+        name: the name of the table in its schema; empty for a single table.
+        drafted: the part of the document that describes the table, as it was drafted.
+
+    Raises:
+        RefusalError: the place is not served, or the table cannot be read.
+    """
+    place = places.address(source)
+    form = CsvFormat(**drafted["csv"]) if "csv" in drafted else None
+    try:
+        one = adapter_of(place).place(SchemaTable(name=name, public=True), place) if name else place
+        return Redrafts(open_table(one, csv=form), drafted["attributes"], form)
+    except (TableError, EngineError) as error:
+        raise table_refusal(error) from error
 
 
 def steward_findings(

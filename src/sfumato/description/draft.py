@@ -242,7 +242,8 @@ class TableDraft:
             if body.get("first", 0) is None
         ]
         findings = (f"{each}." for each in self.findings)
-        return [*notes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
+        codes = [f"All columns without codes of their own: {each}." for each in [codes_in_words(self.document)] if each]
+        return [*notes, *codes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
         """Draft a column again without values that stand for a missing one; None if its owner changed it."""
@@ -442,10 +443,15 @@ def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> 
     bodies = draft.document["attributes"]
     lines = []
     for name, body in bodies.items():
-        codes = ", ".join(map(repr, body.get("missing", draft.document.get("missing", ()))))
-        hints = [*noticed.get(name, ()), draft.hints.get(name, ""), f"missing: {codes}" if codes else ""]
+        hints = [*noticed.get(name, ()), draft.hints.get(name, ""), codes_in_words(body)]
         lines.append((name, body["type"], _cells(body), "; ".join(filter(None, hints))))
     return [*lines, *((name, "left out", "", why) for name, why in draft.left_out.items() if name not in bodies)]
+
+
+def codes_in_words(body: Mapping[str, Any]) -> str:
+    """Return the codes for missing values that a column or a table declares itself."""
+    codes = ", ".join(map(repr, body.get("missing", ())))
+    return f"missing: {codes}" if codes else ""
 
 
 def aligned_lines(lines: Sequence[Line]) -> list[str]:

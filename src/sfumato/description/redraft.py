@@ -1,10 +1,10 @@
-"""New drafts of single columns, after their owner declared codes for missing values."""
+"""New drafts of single columns, after their owner declared codes for missing values, also in stored drafts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,3 +79,55 @@ def with_facts(record: Mapping[str, Any], column: str, draft: Draft) -> dict[str
     for kind, columns in draft.document()["drafted"]["findings"].items():
         (findings.setdefault(kind, {})[column],) = columns.values()
     return {**record, "findings": findings}
+
+
+OpenTable: TypeAlias = Callable[[str], Redrafts]
+"""Opens a table by its name, to draft its columns again; that of a domain has an empty name."""
+
+
+class EditedTable:
+    """A table of a stored draft, whose columns change as in Python; ``document`` describes it alone or in a schema.
+
+    Attributes:
+        document: the part of the description that describes the table.
+        record: what the draft read off the tables; None if the description was not drafted.
+    """
+
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        *,
+        name: str = "",
+        record: Mapping[str, Any] | None = None,
+        open_table: OpenTable | None = None,
+    ) -> None:
+        self.document = dict(document)
+        self.record = record
+        self.left_out: dict[str, str] = {}
+        self.hints: dict[str, str] = {}
+        self._name = name
+        self._open_table = open_table
+
+    def change(self, parts: Mapping[str, Any]) -> None:
+        """Replace parts of the document."""
+        self.document = {**self.document, **parts}
+
+    def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
+        """Draft a column again without values that stand for a missing one; None if the steward changed it."""
+        if self._open_table is None or self.record is None:
+            return None
+        redrafts = self._open_table(self._name)
+        drafted = redrafts.redraft(name, self.document["attributes"][name], codes)
+        if drafted is None:
+            return None
+        self.record = with_facts(self.record, f"{self._name}.{name}" if self._name else name, drafted)
+        body: dict[str, Any] = drafted.document()["attributes"][name]
+        return body
+
+    def change_attribute(self, name: str, body: Mapping[str, Any]) -> None:
+        """Replace an attribute."""
+        self.change({"attributes": self.document["attributes"] | {name: body}})
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return no lines, because the page shows columns in its own way."""
+        return []

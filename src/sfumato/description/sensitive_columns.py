@@ -59,7 +59,10 @@ _CONTENT = (
 )
 _SIGN = r"(%|€|\$|£|¥|EUR|USD|GBP|CHF|kr|k)"
 _MEASURES = (
-    ("numbers with a sign or in brackets: write plain numbers into the table", re.compile(
+    ("numbers with other texts among them: if these stand for a missing value, list them in missing", re.compile(
+        "-?[0-9]*[.]?[0-9]+"
+    )),
+    ("numbers with a sign, a comma or brackets: write plain numbers into the table", re.compile(
         rf"(-?{_SIGN} ?-?[0-9][0-9.,' ]*|-?[0-9][0-9.,' ]*? ?{_SIGN}|\([0-9][0-9.,' ]*\)|-?[0-9][0-9.,']*)"
     )),
     ("times of the day: write the hour as a number", re.compile(

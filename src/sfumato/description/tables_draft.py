@@ -14,6 +14,7 @@ from sfumato.description.draft import (
     Line,
     acceptance_call,
     aligned_lines,
+    codes_in_words,
     draft_lines,
     noticed_by_column,
 )
@@ -169,7 +170,8 @@ class OneOfTables:
         body = self.document
         bound = f", at most {body['rows']} rows of one person" if body.get("rows") else ""
         open_bound = ", rows of one person: yours to state, .most_rows(N)" if body.get("rows", 0) is None else ""
-        return f"{self.name}{', public' if body.get('public') else ''}{bound}{open_bound}"
+        codes = f", {codes}" if (codes := codes_in_words(body)) else ""
+        return f"{self.name}{', public' if body.get('public') else ''}{bound}{open_bound}{codes}"
 
     def __getitem__(self, column: str) -> ColumnDraft:
         if column not in self.document["attributes"] and column not in self.left_out:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.description.draft import ColumnDraft, Line
+from sfumato.description.draft import ColumnDraft
+from sfumato.description.redraft import EditedTable, OpenTable
 from sfumato.domain.table_schema import VERSION
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_json, read_yaml, write_yaml
@@ -165,34 +166,15 @@ def _lines(mapping: Mapping[str, Any] | None) -> str:
 # --- from fields to a document ---------------------------------------------------------------------------------------
 
 
-class EditedTable:
-    """A table of a stored draft, whose columns change as in Python; ``document`` describes it alone or in a schema."""
-
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self.document = dict(document)
-        self.left_out: dict[str, str] = {}
-        self.hints: dict[str, str] = {}
-
-    def change(self, parts: Mapping[str, Any]) -> None:
-        """Replace parts of the document."""
-        self.document = {**self.document, **parts}
-
-    def redraft(self, name: str, codes: Sequence[str | float]) -> None:
-        """Return None: no column is drafted again, because the page has no table to read."""
-
-    def change_attribute(self, name: str, body: Mapping[str, Any]) -> None:
-        """Replace an attribute."""
-        self.change({"attributes": self.document["attributes"] | {name: body}})
-
-    def rows(self) -> list[Line]:
-        """Return no lines, because the page shows columns in its own way."""
-        return []
-
-
-def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+def edited_document(document: Mapping[str, Any], fields: Fields, open_table: OpenTable | None = None) -> dict[str, Any]:
     """Return a draft with the changes of the fields.  All other parts stay equal.
 
     Bounds and codes for missing values change as they do by the methods of a draft in Python.
+
+    Args:
+        document: the draft.
+        fields: the fields of the form.
+        open_table: opens a table to draft a column again; None keeps the column as it is.
 
     Raises:
         InputError, DomainError: a field is invalid; the message names it.
@@ -200,7 +182,10 @@ def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, An
     before = form_fields(document)
     result = {key: value for key, value in document.items() if key != "accepted"} | {"draft": True}
     if "schema" not in before:
-        table = _edited_attributes(EditedTable(result), before, fields, "t0-", "").document
+        edited = _edited_attributes(
+            EditedTable(result, record=result.get("drafted"), open_table=open_table), before, fields, "t0-", ""
+        )
+        table = edited.document | ({} if edited.record is None else {"drafted": edited.record})
         if any(part in fields and fields[part] != before.get(part, "") for part in _UNIT):
             table["unit"] = _unit(fields, document.get("unit"))
             column = None if table["unit"] == "row" else table["unit"]["id"]
@@ -210,7 +195,9 @@ def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, An
     tables = {}
     for index, (name, body) in enumerate(document["tables"].items()):
         if f"t{index}-leave" not in fields:
-            tables[name] = _edited_table(body, before, fields, f"t{index}-", str(name))
+            edited = EditedTable(body, name=name, record=result.get("drafted"), open_table=open_table)
+            tables[name] = _edited_table(edited, before, fields, f"t{index}-", str(name))
+            result |= {} if edited.record is None else {"drafted": edited.record}
     if "schema" in fields:
         unit_table = fields.get("unit-table", "")
         unit = {"id": fields.get("unit-id", "").strip(), **({"table": unit_table} if unit_table else {})}
@@ -218,8 +205,8 @@ def edited_document(document: Mapping[str, Any], fields: Fields) -> dict[str, An
     return result | {"tables": tables}
 
 
-def _edited_table(body: Mapping[str, Any], before: Fields, fields: Fields, prefix: str, name: str) -> dict[str, Any]:
-    table = _edited_attributes(EditedTable(body), before, fields, prefix, f"{name}.").document
+def _edited_table(edited: EditedTable, before: Fields, fields: Fields, prefix: str, name: str) -> dict[str, Any]:
+    table = _edited_attributes(edited, before, fields, prefix, f"{name}.").document
     own = (key for key in before if key.startswith(prefix) and not _OF_ATTRIBUTE.match(key))
     if all(fields.get(key, before[key]) == before[key] for key in own):
         _drop_hierarchies(table, table["attributes"])

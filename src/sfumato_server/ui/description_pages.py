@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
 from sfumato.description.findings import DescriptionFinding, to_confirm
+from sfumato.description.redraft import OpenTable, Redrafts
 from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain.table_schema import VERSION
 from sfumato.engine.table_files import redacted_source
@@ -31,6 +32,7 @@ from sfumato_server.service import Service
 from sfumato_server.stewards import (
     accept_description,
     draft_description,
+    open_drafted,
     read_description,
     read_document,
     steward_findings,
@@ -117,6 +119,15 @@ class StoredDescription:
         else:
             findings = _domain_findings(document, self, service)
         return replace(self, document=document, findings=findings, accepted=None)
+
+    def opening(self, service: Service) -> OpenTable:
+        """Return how to open a table, to draft its columns again as long as the steward did not change them."""
+
+        def opened(name: str) -> Redrafts:
+            drafted = self.drafted["tables"][name] if name else self.drafted
+            return open_drafted(self.source, service.places, name, drafted)
+
+        return opened
 
     @property
     def current_findings(self) -> tuple[DescriptionFinding, ...]:
@@ -249,7 +260,7 @@ def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields)
         service.registry.jobs.discard_draft(key.name, stored.id)
         return RedirectResponse(HERE, 303)
     try:
-        stored = stored.edited(_sent_document(stored, fields, step), service).save(key, service)
+        stored = stored.edited(_sent_document(stored, fields, step, service), service).save(key, service)
         fields = {name: text for name, text in fields.items() if name.startswith(("confirm-", "accepted"))}
         if step == "accept":
             stored = _accept(stored, fields, key, service).save(key, service)
@@ -259,7 +270,7 @@ def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields)
     return RedirectResponse(f"{stored.path}{place}", 303)
 
 
-def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: str) -> dict[str, Any]:
+def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: str, service: Service) -> dict[str, Any]:
     """Return the document that a form states: by its fields, or as YAML.
 
     Raises:
@@ -267,7 +278,7 @@ def _sent_document(stored: StoredDescription, fields: Mapping[str, str], step: s
     """
     if step == "yaml":
         return _from_yaml(fields.get("yaml", ""), stored.drafted)
-    document = edited_document(stored.document, fields)
+    document = edited_document(stored.document, fields, stored.opening(service))
     table = step.removeprefix("add-t")
     if step == table:
         return document

@@ -15,7 +15,8 @@ from sfumato.domain import parse
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
-from sfumato_server.stewards import plain
+from sfumato_server.sources import TablePlaces
+from sfumato_server.stewards import open_drafted, plain
 from sfumato_server.ui.description_form import edited_document, form_fields, summary, table_forms, with_attribute
 from sfumato_server.ui.description_pages import displayed_fields
 
@@ -257,6 +258,25 @@ def test_the_same_choices_make_the_same_file_as_the_draft_in_python(tmp_path):
         "t0-a0-maximum": "100",
     }
     assert write_yaml(edited_document(changed, fields)) == draft.text()
+
+
+def test_a_code_drafts_a_column_anew_as_in_python(tmp_path):
+    path = tmp_path / "stays.csv"
+    rows = [f"{n % 40},{'n.d.' if n % 9 == 0 else n % 50 + 0.5}" for n in range(400)]
+    path.write_text("\n".join(["person,cost", *rows]) + "\n")
+    draft = sf.describe(path)
+    document = json.loads(json.dumps(plain(draft.document)))
+    assert document["attributes"]["cost"]["type"] == "categorical"
+    fields = form_fields(document) | {"t0-a0-missing": "n.d."}
+    edited = edited_document(document, fields, lambda _: open_drafted(str(path), TablePlaces(()), "", document))
+    draft["cost"].missing("n.d.")
+    assert edited["attributes"]["cost"]["type"] == "real"
+    assert write_yaml(edited) == draft.text()
+    linked = json.loads(json.dumps(plain(sf.describe_tables({"people": path, "stays": path}, unit="person").document)))
+    fields = form_fields(linked) | {"t1-a0-missing": "n.d."}
+    edited = edited_document(linked, fields, lambda _: open_drafted(str(path), TablePlaces(()), "", document))
+    assert edited["tables"]["stays"]["attributes"]["cost"] == draft.document["attributes"]["cost"]
+    assert set(edited["drafted"]["findings"]["bins"]) == {"stays.cost"}
 
 
 def test_a_code_that_is_no_longer_listed_is_a_value_again():
