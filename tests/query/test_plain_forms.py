@@ -11,6 +11,7 @@ from tests.query.test_answer_clauses import DOMAIN, HUGE, PEOPLE
 
 import sfumato as sf
 from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.domain import parse as parse_domain
 from sfumato.errors import QueryError
 from sfumato.query.statements.select_statement import parse
 from sfumato.query.statements.table_statement import parse_with_view
@@ -97,6 +98,33 @@ def test_a_pattern_over_a_column_with_other_texts_is_offered_as_a_list() -> None
     with pytest.raises(QueryError) as refused:
         read("SELECT COUNT(*) FROM t WHERE town LIKE '%ul%'", towns)
     assert refused.value.statements == ("SELECT COUNT(*) FROM t WHERE town IN ('Aulendorf')",)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (
+            "SELECT CAST(seen AS DATE), COUNT(*) FROM t GROUP BY 1",
+            "SELECT DATE_TRUNC('DAY', seen), COUNT(*) FROM t GROUP BY 1",
+        ),
+        (
+            "SELECT STRFTIME(seen, '%Y-%m'), COUNT(*) FROM t GROUP BY 1",
+            "SELECT DATE_TRUNC('MONTH', seen), COUNT(*) FROM t GROUP BY 1",
+        ),
+        (
+            "SELECT DATEPART(month, seen), COUNT(*) FROM t GROUP BY 1",
+            "SELECT EXTRACT(MONTH FROM seen), COUNT(*) FROM t GROUP BY 1",
+        ),
+        ("SELECT COUNT(*) FROM t WHERE n = '3'", "SELECT COUNT(*) FROM t WHERE n = 3"),
+    ],
+)
+def test_a_part_of_a_date_is_offered_as_the_grammar_writes_it(text: str, remedy: str) -> None:
+    at = {"type": "timestamp", "first": "2024-01-01", "last": "2024-02-29", "by": "hour", "zone": "UTC"}
+    number = {"type": "integer", "minimum": 0, "maximum": 9, "unknown": "drop"}
+    attributes = {"seen": {**at, "unknown": "drop"}, "n": number}
+    with pytest.raises(QueryError) as refused:
+        read(text, parse_domain({"sfumato": 1, "unit": "row", "attributes": attributes}))
+    assert refused.value.statements == (remedy,)
 
 
 def test_a_table_that_from_lacks_is_named() -> None:

@@ -26,6 +26,7 @@ _SPELLINGS = (
     (re.compile(r"&&"), "AND"),
 )
 """What other databases write, and what the grammar writes for it."""
+_PERIODS = {"%Y": "year", "%Y-%m": "month", "%Y-%m-%d": "day"}
 _WORDS = ("SELECT", "COUNT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "DISTINCT", "BETWEEN")
 _DATE = re.compile(r"CAST\(('[^']*') AS (DATE|TIMESTAMP)\)")
 Refusal: TypeAlias = Callable[[str], SfumatoError | None]
@@ -77,7 +78,7 @@ def respelled(text: str) -> Iterator[str]:
 
 
 def compared_otherwise(text: str, attributes: Sequence[Attribute]) -> Iterator[str]:
-    """Yield statements with IS NULL for a comparison with NULL, and with the declared values for a pattern.
+    """Yield statements with IS NULL for a comparison with NULL, values for a pattern, and periods for formats.
 
     Args:
         text: the statement.
@@ -103,13 +104,32 @@ def compared_otherwise(text: str, attributes: Sequence[Attribute]) -> Iterator[s
                 listed = [exp.Literal.string(each) for each in met]
                 fresh = exp.In(this=node.this, expressions=listed) if met else node
                 return exp.not_(fresh) if met and node.args.get("negate") else fresh
-        return node
+        return _calendar_form(node)
 
     with suppress(SfumatoError):
         select = parsed(text)
         fresh = select.transform(change)
         if fresh != select:
             yield str(fresh.sql(dialect="duckdb", normalize_functions=False))
+
+
+def _calendar_form(node: Any) -> Any:  # noqa: ANN401
+    """Return the period or part of a date that a cast, a format or a function of another database means."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Cast(this=exp.Column() as column) if node.is_type("date"):
+            return exp.func("DATE_TRUNC", exp.Literal.string("day"), column, dialect="duckdb")
+        case exp.Anonymous(expressions=[exp.Column(this=part), exp.Column() as column]) if (
+            node.name.upper() == "DATEPART"
+        ):
+            return exp.Extract(this=exp.var(part.name.upper()), expression=column)
+        case exp.Date(this=exp.Column() as column) | exp.TsOrDsToDate(this=exp.Column() as column):
+            return exp.func("DATE_TRUNC", exp.Literal.string("day"), column, dialect="duckdb")
+        case exp.TimeToStr(this=column) if node.text("format") in _PERIODS:
+            column = column.this if isinstance(column, exp.Cast | exp.TsOrDsToTimestamp) else column
+            return exp.func("DATE_TRUNC", exp.Literal.string(_PERIODS[node.text("format")]), column, dialect="duckdb")
+    return node
 
 
 def corrected(text: str, place: object, names: Sequence[str], values: Sequence[str]) -> Iterator[str]:
@@ -137,6 +157,7 @@ def corrected(text: str, place: object, names: Sequence[str], values: Sequence[s
         for near in get_close_matches(token.text.casefold(), list(texts), n=2, cutoff=0.8):
             yield f"{text[: token.start]}{texts[near]}{text[token.end + 1 :]}"
         if token.token_type is TokenType.STRING:
+            yield f"{text[: token.start]}{token.text}{text[token.end + 1 :]}"
             continue
         for near in get_close_matches(token.text.casefold(), list(declared), n=2):
             name = declared[near] if declared[near].isidentifier() else f'"{declared[near]}"'
