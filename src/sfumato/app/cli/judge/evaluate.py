@@ -50,9 +50,11 @@ HoldoutOption = Annotated[
     str, typer.Option("--holdout", help="People of the same population who are not in the protected table.")
 ]
 ClaimOption = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
-        "--claim", help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like."
+        "--claim",
+        help="Guarantee of each release in order: epsilon=1, rho=0.5, k=5, none and the like. Default: the one that "
+        "the file states.",
     ),
 ]
 HierarchyOption = Annotated[
@@ -89,14 +91,7 @@ class EvaluateOptions:
     out: Annotated[
         Path | None, typer.Option("--out", "--html", help="Where to write the page; optional with --schema.")
     ] = None
-    claim: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--claim",
-            help="Guarantee of each release in order: epsilon=1, rho=0.5, k=5, none and the like. Default: the one "
-            "that the file states.",
-        ),
-    ] = None
+    claim: ClaimOption = None
     order: Annotated[
         list[str] | None,
         typer.Option(
@@ -245,7 +240,7 @@ def attack(
     real: RealArgument,
     releases: ReleasesArgument,
     holdout: HoldoutOption,
-    claim: ClaimOption,
+    claim: ClaimOption = None,
     domain: OneDomainOption = None,
     *,
     rows_of: ViewOptions,
@@ -266,7 +261,7 @@ def attack(
     viewed = rows_of.read()
     described = _described(domain_or_schema(domain, rows_of.schema), viewed)
     with working("Reading the releases"):
-        submitted = submissions(releases, claim, hierarchy or [], described)
+        submitted = submissions(releases, claim or [], hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {redacted_source(real)} and {redacted_source(holdout)}"):
         split = _split(real, holdout, described, viewed, seed=seed)
