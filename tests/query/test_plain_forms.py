@@ -138,3 +138,8 @@ def read(text: str, domain: Domain = DOMAIN) -> None:
         parse(text, domain)
     except QueryError as refused:
         parse_with_view(text, domain, refused)
+
+
+def test_a_condition_that_holds_for_no_row_is_refused() -> None:
+    with pytest.raises(QueryError, match="the same for all rows; leave it out"):
+        read("SELECT COUNT(*) FROM t WHERE 1 = 2")

@@ -323,6 +323,8 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
             return (met if truth else ~met).known
         case exp.Column():
             return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
+        case exp.Boolean():
+            raise refuse(text, node, "this condition is the same for all rows; leave it out")
         case exp.Like() | exp.ILike() | exp.SimilarTo() | exp.RegexpLike():
             met = _alike(text, node, domain)
             return ~met if node.args.get("negate") else met
