@@ -468,7 +468,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("SELECT COUNT(*) FROM stays", "line 1, column 22", "no table 'stays' in the schema"),
     ("SELECT COUNT(*) FROM visits v JOIN visits w USING (visit_id) WHERE cost > 500", "line 1, column 68", "several tables"),
     ("SELECT dose, COUNT(*) FROM visits GROUP BY dose", "line 1, column", "no attribute 'dose'"),
-    ("SELECT COUNT(*) FROM visits OFFSET 3", "line 1, column", "OFFSET"),
+    ("SELECT COUNT(*) FROM visits OFFSET 1.5", "line 1, column", "OFFSET takes a whole number"),
     ("SELECT COUNT(*) FROM visits LIMIT 1.5", "line 1, column", "whole number"),
     ("SELECT COUNT(*) FROM visits HAVING kind > 1", "line 1, column", "HAVING compares"),
     ("SELECT kind, COUNT(*) FROM visits GROUP BY kind ORDER BY cost", "line 1, column 58", "ORDER BY names"),
