@@ -143,3 +143,29 @@ def read(text: str, domain: Domain = DOMAIN) -> None:
 def test_a_condition_that_holds_for_no_row_is_refused() -> None:
     with pytest.raises(QueryError, match="the same for all rows; leave it out"):
         read("SELECT COUNT(*) FROM t WHERE 1 = 2")
+
+
+@pytest.mark.parametrize(
+    ("statement", "counted"),
+    [
+        ("SELECT DISTINCT sex FROM t", "SELECT sex, COUNT(*) FROM t GROUP BY sex"),
+        ("SELECT DISTINCT sex AS s, member FROM t", "SELECT sex AS s, member, COUNT(*) FROM t GROUP BY sex, member"),
+        ("SELECT sex FROM t GROUP BY sex ORDER BY 1", "SELECT sex, COUNT(*) FROM t GROUP BY sex ORDER BY 1"),
+        (
+            "SELECT DISTINCT sex FROM t WHERE age > 3 LIMIT 1",
+            "SELECT sex, COUNT(*) FROM t WHERE age > 3 GROUP BY sex LIMIT 1",
+        ),
+    ],
+)
+def test_groups_without_an_aggregate_are_counted(statement: str, counted: str) -> None:
+    domain = DOMAIN
+    read, expected = parse(statement, domain), parse(counted, domain)
+    assert read.by == expected.by
+    assert read.aggregates == expected.aggregates
+    assert read.condition(domain) == expected.condition(domain)
+
+
+@pytest.mark.parametrize("statement", ["SELECT sex FROM t", "SELECT DISTINCT * FROM t", "SELECT DISTINCT 3 FROM t"])
+def test_rows_and_constants_alone_are_refused(statement: str) -> None:
+    with pytest.raises(QueryError):
+        parse(statement, DOMAIN)

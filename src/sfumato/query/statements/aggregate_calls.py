@@ -62,8 +62,8 @@ def plain_forms(tree: Any) -> Any:  # noqa: ANN401
     """Return a parsed statement in the forms of the grammar.
 
     BETWEEN SYMMETRIC and IS DISTINCT FROM become plain comparisons.  Conditions of literals alone are computed, and
-    those that are always true are left out.  GROUP BY ALL lists its keys, and a SELECT that has an aggregate in HAVING
-    or ORDER BY alone selects it as well.
+    those that are always true are left out.  GROUP BY ALL lists its keys, and a SELECT of groups without an aggregate
+    selects one.
     """
     from sqlglot import exp
 
@@ -80,7 +80,7 @@ def plain_forms(tree: Any) -> Any:  # noqa: ANN401
                 item.unalias().copy() for item in select.expressions if not (_has_aggregate(item) or is_constant(item))
             ]
             select.set("group", exp.Group(expressions=keys) if keys else None)
-    return _with_clause_aggregate(without_mode(plain))
+    return _with_aggregate(without_mode(plain))
 
 
 def _plain_condition(node: Any) -> Any:  # noqa: ANN401
@@ -153,19 +153,28 @@ def _has_aggregate(node: Any) -> bool:  # noqa: ANN401
     )
 
 
-def _with_clause_aggregate(select: Any) -> Any:  # noqa: ANN401
-    """Return a SELECT of groups with the first aggregate of HAVING or ORDER BY, if it selects none itself."""
+def _with_aggregate(select: Any) -> Any:  # noqa: ANN401
+    """Return a SELECT of groups with an aggregate, if it selects none: the first of HAVING or ORDER BY, or COUNT(*).
+
+    SELECT DISTINCT of columns is a SELECT of the groups that they make.
+    """
     from sqlglot import exp
 
-    if (
-        not isinstance(select, exp.Select)
-        or not select.args.get("group")
-        or any(map(_has_aggregate, select.expressions))
-    ):
+    if not isinstance(select, exp.Select) or any(map(_has_aggregate, select.expressions)):
         return select
+    keys = [item.unalias() for item in select.expressions if not is_constant(item)]
+    if not keys or any(key.is_star or isinstance(key, exp.Query | exp.Subquery) for key in keys):
+        return select
+    distinct = select.args.get("distinct")
+    if not select.args.get("group"):
+        if distinct is None or distinct.args.get("on"):
+            return select
+        select = select.copy()
+        select.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        select.set("distinct", None)
     clauses = [clause for name in ("having", "order") if (clause := select.args.get(name)) is not None]
     first = next((each for clause in clauses for each in clause.find_all(exp.AggFunc)), None)
-    return select if first is None else select.select(first.copy())
+    return select.select(exp.Count(this=exp.Star()) if first is None else first.copy())
 
 
 def mode_column(node: Any) -> Any:  # noqa: ANN401
