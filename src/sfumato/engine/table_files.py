@@ -105,8 +105,8 @@ def bytes_name(files: Iterable[str], form: str) -> str:
 def table_name(file: Path) -> str:
     """Return the name of a table in a folder: its file without the ending, which may be in capitals.
 
-    >>> table_name(Path("hospital/PATIENTS.CSV.GZ")), table_name(Path("notes.txt"))
-    ('PATIENTS', 'notes.txt')
+    >>> table_name(Path("hospital/PATIENTS.CSV.GZ")), table_name(Path("notes.md"))
+    ('PATIENTS', 'notes.md')
     """
     name = file.name
     endings = [each for each in (*CSV_SUFFIXES, *PARQUET_SUFFIXES) if name.lower().endswith(each)]

@@ -262,7 +262,7 @@ def test_a_record_of_the_draft_cannot_be_edited_as_yaml(server, post, tmp_path):
         document = {name: part for name, part in draft.document.items() if name != "drafted"} | record
         assert post(path, do="yaml", yaml=write_yaml(document))[0] == 303
         status, text = post(path, do="accept", accepted="true")
-        assert (status, "confirm each kind by name" in text) == (422, True)
+        assert (status, "tick each kind of finding" in text) == (422, True)
 
 
 def test_a_description_under_way_is_discarded(post, tmp_path):
