@@ -48,7 +48,7 @@ def test_without_evaluation_nothing_is_claimed_about_risk(workspace: Path) -> No
     assert told["internal"] is False
     assert "&lt;b&gt;Teaching" in page
     assert "<script" not in page
-    assert "at most 73 % sure" in page
+    assert "a chance of at most 73.2 %" in page
     assert "Not checked: no ledger was given" in page
     for word in (" safe ", "anonymous", "risk-free"):
         assert word not in page.casefold()
@@ -63,12 +63,16 @@ def test_the_ledger_fills_budget_and_checks(workspace: Path) -> None:
     assert any("accepted" in check["text"] for check in told["checks"])
     later = sheet(workspace, "--ledger", "people.ledger", file="more.parquet")
     assert "<strong>This release 50 %</strong> · before 25 % · later 0 %" in (workspace / "sheet.html").read_text()
-    assert later["belief"] == pytest.approx(0.8808, abs=1e-4)
+    assert later["right_guesses"] == pytest.approx(0.8808, abs=1e-4)
 
 
 def test_an_evaluation_makes_the_sheet_internal(workspace: Path) -> None:
     told = sheet(workspace, "--evaluation", "evaluation.json")
     assert told["internal"] is True
+    assert {
+        "text": "The verdicts of the evaluation are those of its file; they were not computed again",
+        "to_judge": True,
+    } in told["checks"]
     assert len(told["risk"]) == 4
     assert told["tiles"]["Risk measured"] != "Not evaluated"
     assert "Internal: contains figures" in (workspace / "sheet.html").read_text()

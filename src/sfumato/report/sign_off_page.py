@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PAIR = Threshold("Measured pairs of columns", 0.05, 0.2)
 NOT_EVALUATED = "Not evaluated"
 _BAR = 380  # width of a drawing
+_EXACT = 1e-9  # error of a double, which is not rounded up
 _NAMED = 3  # pairs that a line names
 _NOT_PROTECTED = (
     "Facts about a whole group. The file is meant to show them.",
@@ -74,6 +75,9 @@ class Check:
     to_judge: bool = False
 
 
+_EVALUATION = Check("The verdicts of the evaluation are those of its file; they were not computed again", to_judge=True)
+
+
 @dataclass(frozen=True)
 class Budget:
     """Shares of the limit, in its own measure, and the sentences beside them."""
@@ -114,8 +118,8 @@ class SignOff:
         tiles: privacy, accuracy and measured risk.
         content: what is released to whom, as terms with their texts.
         guarantee: sentences.
-        belief: largest belief, as a share, of an observer who gave even odds that a person is in the table; None: the
-            loss has no such bound.
+        right_guesses: largest chance that an observer of the file guesses rightly whether a unit is in the table, which
+            was even before; None: there is no guarantee.
         not_protected: sentences.
         budget: None without a ledger.
         accuracy: judged questions.
@@ -132,7 +136,7 @@ class SignOff:
     tiles: tuple[Tile, ...]
     content: tuple[tuple[str, str], ...]
     guarantee: tuple[str, ...]
-    belief: float | None
+    right_guesses: float | None
     not_protected: tuple[str, ...]
     budget: Budget | None
     accuracy: tuple[Judgement, ...]
@@ -155,7 +159,7 @@ class SignOff:
             "sha256": self.digest,
             "internal": self.internal,
             "tiles": {tile.label: tile.conclusion for tile in self.tiles},
-            "belief": self.belief,
+            "right_guesses": self.right_guesses,
             "accuracy": [each.to_json() for each in self.accuracy],
             "risk": [each.to_json() for each in self.risk],
             "checks": [{"text": each.text, "to_judge": each.to_judge} for each in self.checks],
@@ -188,7 +192,8 @@ def sign_off_page(
     attacks = [each for each in verdicts or () if each.is_risk]
     scores = [each for each in verdicts or () if not each.is_risk]
     accuracy = (*_stated_accuracy(book), *scores)
-    checks = sorted(_checks(record), key=lambda check: check.to_judge)
+    evaluation = () if verdicts is None else (_EVALUATION,)
+    checks = sorted((*_checks(record), *evaluation), key=lambda check: check.to_judge)
     by = f", requested by {purpose.requested_by}" if purpose.requested_by else ""
     return SignOff(
         title=name,
@@ -196,7 +201,7 @@ def sign_off_page(
         tiles=(_privacy_tile(book, checked=record is not None), _accuracy_tile(accuracy), _risk_tile(attacks)),
         content=_content(book, purpose),
         guarantee=_guarantee(book),
-        belief=_belief(book),
+        right_guesses=_right_guesses(book),
         not_protected=(*_unit_limits(book), *_NOT_PROTECTED),
         budget=None if record is None else _budget(record),
         accuracy=accuracy,
@@ -243,7 +248,17 @@ def render_sign_off(page: SignOff) -> str:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["tone"] = lambda verdict: _TONES[verdict].value
     environment.filters["percent"] = _percent
+    environment.filters["percent_up"] = _percent_up
     return environment.from_string(template).render(page=page, width=_BAR, thresholds=THRESHOLD_SET)
+
+
+def _percent_up(share: float) -> str:
+    """Return a share in percent, rounded up: a bound that is rounded down would be false.
+
+    >>> _percent_up(0.7310586), _percent_up(0.99995), _percent_up(0.5)
+    ('73.2 %', '100 %', '50 %')
+    """
+    return f"{math.ceil(1000 * share - _EXACT) / 10:g} %"
 
 
 def _percent(share: float) -> str:
@@ -290,8 +305,8 @@ def _risk_tile(attacks: Sequence[Judgement]) -> Tile:
         return Tile("Risk measured", NOT_EVALUATED, "No attack was run on this file.", Tone.NONE)
     verdict = worst(attacks)
     sentence = {
-        Verdict.NO_LEAK: "did no better on people in the table than on people outside it",
-        Verdict.LEAK: "were run, and at least one did better on people in the table, within its limit",
+        Verdict.NO_LEAK: "found no difference beyond chance between people in the table and others",
+        Verdict.LEAK: "were run, and at least one did better on people in the table than on others",
         Verdict.BROKEN: "were run, and at least one did better than the guarantee allows",
     }.get(verdict, "were run on too few people to judge them")
     return Tile("Risk measured", verdict.value, f"{pluralize(len(attacks), 'attack')} {sentence}.", _TONES[verdict])
@@ -320,23 +335,22 @@ def _loss(book: Codebook) -> Loss | None:
         raise InputError("the codebook of the file states a loss that is none: it is damaged or forged") from None
 
 
-def _belief(book: Codebook) -> float | None:
+def _right_guesses(book: Codebook) -> float | None:
+    """Return (1 + advantage) / 2, which the loss bounds for every observer."""
     loss = _loss(book)
-    epsilon = None if loss is None else loss.amounts.get("epsilon")
-    return None if epsilon is None else 1 / (1 + math.exp(-float(epsilon)))
+    return None if loss is None else (1 + loss.advantage_bound()) / 2
 
 
 def _guarantee(book: Codebook) -> tuple[str, ...]:
-    loss, belief, unit = _loss(book), _belief(book), book.guarantee.unit
-    if loss is None:
+    right = _right_guesses(book)
+    if right is None:
         return (book.guarantee.text,)
-    sentences = [f"The file would look almost the same without {unit}."]
-    if belief is None:
-        return (*sentences, f"How similar is bounded by {loss}.")
-    sure = f"An observer who gives even odds that {unit} is in the table is at most {_percent(belief)} sure afterwards"
-    delta = loss.amounts.get("delta")
-    chance = f", up to a chance of {float(delta):g} (delta)" if delta else ""
-    return (*sentences, f"{sure}, whatever else they know{chance}.")
+    return (
+        f"The guarantee limits what the file tells about one unit of the table: {book.guarantee.unit}.",
+        "Suppose that an observer guesses whether the unit is in the table, and that both are equally likely.",
+        f"With the file, the guess is right with a chance of at most {_percent_up(right)}.",
+        "This holds whatever else the observer knows.",
+    )
 
 
 def _unit_limits(book: Codebook) -> tuple[str, ...]:
