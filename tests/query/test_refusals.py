@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.query.conftest import DOMAIN, rows
 
 from sfumato.domain import Domain, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.domain.unit_views import one_table_schema
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.ledger import open_ledger
@@ -22,6 +24,8 @@ from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose
 from sfumato.query.aggregates import FORMS, Average, Count, Distinct, Quantile, Takes, Total
 from sfumato.query.question import Query
 from sfumato.query.statements.select_statement import parse
+from sfumato.query.statements.sql_condition import read_condition
+from sfumato.query.statements.table_statement import parse_tables
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 from sfumato.workload import Explicit
@@ -91,7 +95,7 @@ def built(parts):
 
 
 @given(parts=asked, loss=losses, confidence=confidences)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_question_is_refused_for_nothing_or_charged_and_answered(people, parts, loss, confidence):
     before, entries = people.ledger.remaining().spent, len(list(people.ledger.journal()))
     try:
@@ -277,3 +281,57 @@ def test_values_found_in_different_columns_are_different_questions_of_a_session(
     assert once == simulated.spent
     session.ask(Query((Distinct(),), data_dependent_groups=("sex",)), loss=loss)
     assert session.spent == once + once == simulated.spent
+
+
+WORDS = [
+    "SELECT",
+    "COUNT(*)",
+    "FROM",
+    "people",
+    "WHERE",
+    "GROUP BY",
+    "city",
+    "age",
+    ">",
+    "40",
+    "'a'",
+    "(",
+    ")",
+    ",",
+    ";",
+    "--",
+]
+WORDS += [
+    "*",
+    "AND",
+    "NOT",
+    "NULL",
+    "WITH",
+    "AS",
+    "UNION",
+    "VALUES",
+    "DELETE",
+    "CASE",
+    "END",
+    ".",
+    "/*",
+    "\0",
+    '"',
+    "TOP 3",
+]
+
+
+@settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(words=st.lists(st.sampled_from(WORDS), max_size=8))
+@example(words=[])
+@example(words=[";"])
+@example(words=["--"])
+@example(words=["SELECT COUNT(*) FROM people", ";", "SELECT COUNT(*) FROM people"])
+def test_texts_that_are_no_statement_are_refused_in_one_sentence(words):
+    """They are neither an error of the reader of SQL nor one of ours, as a statement, a condition and in a schema."""
+    text = " ".join(words)
+    for read in (parse, read_condition):
+        with suppress(QueryError):
+            read(text, PEOPLE)
+    with suppress(QueryError):
+        parse_tables(text, one_table_schema(PEOPLE))

@@ -79,7 +79,7 @@ def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> 
 
     select = plain_forms(parsed(text))
     if not isinstance(select, exp.Select):
-        raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+        raise QueryError(f"{Place(1, 1)}: write one SELECT statement", culprit=Place(1, 1))
     try:
         return _SelectReader(text, domain, groupable_undeclared, select, lambda node: node).query(select)
     except RecursionError:

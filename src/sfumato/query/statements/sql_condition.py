@@ -227,7 +227,7 @@ def read_condition(text: str, domain: Domain) -> Predicate:
     Raises:
         QueryError: anything outside the subset, with its place.
     """
-    tree = parsed(text)
+    tree = parsed(text, "condition, such as age >= 18")
     if type(tree).__name__ in ("Select", "Union", "Alias", "Command"):
         raise refuse(text, tree, "a condition stands here, such as age >= 18")
     try:
@@ -250,7 +250,7 @@ def selected_at(text: str, select: Any, place: Any) -> Any:  # noqa: ANN401
     return items[int(ordinal) - 1]
 
 
-def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
+def parsed(text: str, kind: str = "SELECT statement") -> Any:  # noqa: ANN401  (sqlglot's own)
     """Return the one tree of a statement or condition.
 
     Raises:
@@ -278,8 +278,11 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
         raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
-    tree: Any = trees[0] if len(trees) == 1 else None
-    if top is not None and tree is not None:
+    statements = [each for each in trees if each is not None and not isinstance(each, sqlglot.exp.Semicolon)]
+    if len(statements) != 1:
+        raise QueryError(f"{Place(1, 1)}: write one {kind}", culprit=Place(1, 1))
+    tree: Any = statements[0]
+    if top is not None:
         if tree.args.get("limit"):
             raise refuse(text, tree.args["limit"], "write TOP or LIMIT, and not both")
         tree = tree.limit(int(top[3]), copy=False)

@@ -125,7 +125,7 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
             schema,
         )
     if not isinstance(select, exp.Select):
-        one = QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+        one = QueryError(f"{Place(1, 1)}: write one SELECT statement", culprit=Place(1, 1))
         raise _with_remedy(one, text, schema)
     try:
         return _read(text, _without_outer_select(select), schema, bounds)
