@@ -22,7 +22,9 @@ import numpy as np
 
 
 def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):  # noqa: ARG001  (noise has no seed)
-    """A release of a Parquet file through a vault with a ledger of its own, as users make it; read back as codes."""
+    """Return a release of a Parquet file through a vault with a ledger of its own, as users make it; read back as
+    codes.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -117,7 +119,7 @@ class Grouped:
         return float(np.abs(self.count(columns) - model.project(columns).datavector()).sum())
 
     def choose(self, scores, exponent):
-        """The exponential mechanism by the Gumbel trick: scores of sensitivity one, at ``exponent``."""
+        """Return the exponential mechanism by the Gumbel trick: scores of sensitivity one, at ``exponent``."""
         return int((scores * exponent / 2 + self.random.gumbel(size=len(scores))).argmax())
 
     def rows(self, model, seed):
@@ -136,7 +138,7 @@ class Grouped:
 
 
 def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
-    """The published MST recipe over private-pgm's inference: thirds for one-way tables, choosing, and pairs."""
+    """Return the published MST recipe over private-pgm's inference: thirds for one-way tables, choosing, and pairs."""
     rho = _rho(epsilon, delta)
     columns = len(sizes)
 
@@ -160,7 +162,9 @@ def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
 
 
 def mbi_aim(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
-    """The published AIM recipe over private-pgm's inference, bounded: pairs, twice as many rounds as columns, 1 MB."""
+    """Return the published AIM recipe over private-pgm's inference, bounded: pairs, twice as many rounds as columns, 1
+    MB.
+    """
     from mbi import Domain, junction_tree
 
     rho = _rho(epsilon, delta)
@@ -229,7 +233,7 @@ def dpmm_aim(codes, sizes, ordered, **options):  # noqa: ARG001
 
 
 def _rho(epsilon, delta):
-    """The rho of Bun and Steinke's Proposition 1.3: what a peer without a tighter conversion may use."""
+    """Return the rho of Bun and Steinke's Proposition 1.3: what a peer without a tighter conversion may use."""
     log = math.log(1 / delta)
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 

@@ -26,7 +26,7 @@ def rows_of(path):
 
 
 def changes(path):
-    """The absolute change of each pair's correlation: what stands below the diagonal."""
+    """Return the absolute change of each pair's correlation: what stands below the diagonal."""
     return [abs(float(cell)) for index, row in enumerate(rows_of(path)[1:]) for cell in row[1 : index + 1] if cell]
 
 

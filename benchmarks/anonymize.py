@@ -124,7 +124,7 @@ def search() -> list[dict[str, object]]:
 
 
 def peer(name: str) -> Path | None:
-    """The Python of a peer's environment, made if need be; None where it cannot be installed."""
+    """Return the Python of a peer's environment, made if need be; None where it cannot be installed."""
     folder = BENCH / name
     python = folder / "bin" / "python"
     if not python.exists():
@@ -437,7 +437,7 @@ def scale(path: Path, engine: str) -> dict[str, object]:
 
 
 def duckdb(path: Path):
-    """The table on DuckDB, and how DuckDB copies columns of it."""
+    """Return the table on DuckDB, and how DuckDB copies columns of it."""
     import duckdb
 
     from sfumato.engine.open import open_table
@@ -449,7 +449,7 @@ def duckdb(path: Path):
 
 
 def spark(path: Path):
-    """The table on Spark with two local cores, and how Spark copies columns of it."""
+    """Return the table on Spark with two local cores, and how Spark copies columns of it."""
     from scale import spark_session
 
     from sfumato.engine.spark.spark_table import SparkTable

@@ -58,12 +58,12 @@ TARGETS = {0.1: (0.118, 0.196), 1.0: (0.039, 0.087), 10.0: (0.022, 0.062)}
 
 @cache
 def load(table: str) -> dict[str, Column]:
-    """The columns of a table, read once."""
+    """Return the columns of a table, read once."""
     return load_columns(table)
 
 
 def python_for(contestant: str) -> Path:
-    """The interpreter of the environment that a contestant runs in; made on first use."""
+    """Return the interpreter of the environment that a contestant runs in; made on first use."""
     peer = contestant.partition("-")[0]
     if peer not in PEERS:
         return Path(sys.executable)
@@ -75,7 +75,7 @@ def python_for(contestant: str) -> Path:
 
 
 def judged(sizes: np.ndarray) -> dict[int, list[tuple[int, ...]]]:
-    """The pairs and triples of columns that are compared."""
+    """Return the pairs and triples of columns that are compared."""
     random = np.random.default_rng(0)
     chosen = {}
     for ways in (2, 3):
@@ -134,7 +134,7 @@ def contest(contestant: str, table: str, source: Path, *, epsilon: float, seed: 
 
 
 def floors(table: str, source: Path) -> list[dict[str, object]]:
-    """What a bootstrap of the rows, and columns shuffled apart, would score."""
+    """Return the scores of a bootstrap of the rows and of columns shuffled independently."""
     random = np.random.default_rng(0)
     with np.load(source) as data:
         codes, sizes = data["codes"], data["sizes"]
@@ -146,7 +146,7 @@ def floors(table: str, source: Path) -> list[dict[str, object]]:
 
 
 def report(results: list[dict[str, object]]) -> str:
-    """The results in Markdown."""
+    """Return the results in Markdown."""
     lines = [
         "Mean total variation distance of synthetic rows from the real ones over pairs / triples of columns, at",
         f"delta {DELTA:g}; means over the seeds. CPU seconds on one thread with imports and reading left out, peak",
@@ -214,7 +214,7 @@ def report(results: list[dict[str, object]]) -> str:
 
 
 def _tail(done: list[dict[str, object]], key: str) -> str:
-    """The mean of what runs noted; nothing where one of them did not."""
+    """Return the mean of what runs noted; nothing where one of them did not."""
     return f"{mean(float(result[key]) for result in done):.3f}" if all(key in result for result in done) else ""
 
 
@@ -230,7 +230,7 @@ def _named(table: str, place: int) -> str:
 
 
 def _worst(done: list[dict[str, object]], table: str) -> str:
-    """The mean of the runs' worst pairs, and the pair that is worst on average."""
+    """Return the mean of the runs' worst pairs, and the pair that is worst on average."""
     distances = _by_pair(done)
     named = "" if distances is None else f" {_named(table, int(distances.mean(axis=0).argmax()))}"
     return _tail(done, "worst") + named

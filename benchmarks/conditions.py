@@ -44,7 +44,7 @@ COLUMNS = {"ten_thousand": 10**4, "hundred_thousand": 10**5, "million": 10**6, "
 
 
 def integer(name: str, cells: int) -> Integer:
-    """A column of whole numbers from 0."""
+    """Return a column of whole numbers from 0."""
     return Integer(name=name, minimum=0, maximum=cells - 1, unknown=Unknown.CLAMP)
 
 
@@ -66,7 +66,7 @@ def table(rows: int) -> pa.Table:
 
 
 def between(name: str, number: int) -> str:
-    """A range of a column, another one for each number."""
+    """Return a range of a column, another one for each number."""
     if name == "d":
         low, high = (FIRST + timedelta(days=start + number) for start in (7_500, 37_651))
         return f"d >= '{low}' AND d < '{high}'"
@@ -75,7 +75,7 @@ def between(name: str, number: int) -> str:
 
 
 def listed(count: int, number: int) -> str:
-    """A list of values of the column of a hundred thousand cells."""
+    """Return a list of values of the column of a hundred thousand cells."""
     values = np.random.default_rng(number).choice(10**5, count, replace=False)
     return f"hundred_thousand IN ({', '.join(map(str, values))})"
 
@@ -125,7 +125,7 @@ class Asked:
 
 
 def over_http(folder: Path, rows: int, questions: int) -> Iterator[tuple[str, float, float]]:
-    """The same of a server: name, CPU milliseconds and ledger bytes of a question."""
+    """Yield the same of a server: name, CPU milliseconds and ledger bytes of a question."""
     path = folder / "server.ledger"
     process, port, secret = serve_tables(folder, f"sqlite:///{path}", 1, {"t": (table(rows), DOMAIN)})
     connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -171,7 +171,7 @@ def asked() -> dict[str, Callable[[int], str]]:
 
 
 def cells(name: str) -> int:
-    """Number of cells of a column."""
+    """Return the number of cells of a column."""
     return DOMAIN[name].size
 
 
@@ -201,7 +201,7 @@ def large() -> dict[str, tuple[Callable[[int], str], int]]:
 
 
 def beyond(found: dict[str, tuple[float, ...]]) -> str:
-    """What a range costs beyond the same question without one, at most."""
+    """Return the largest extra CPU time of a range over the same query without one."""
     more = [
         [with_range - without for with_range, without in zip(figures, found[name.partition(",")[0]], strict=True)]
         for name, figures in found.items()

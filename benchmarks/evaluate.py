@@ -40,7 +40,7 @@ _FEW = 100_000  # rows up to which the least of three runs counts
 
 
 def peer(name: str) -> str:
-    """The interpreter of an environment, made with pip where there is none."""
+    """Return the interpreter of an environment, made with pip where there is none."""
     python = BENCH / name / "bin" / "python"
     if not python.exists():
         venv.create(BENCH / name, with_pip=True)
@@ -91,7 +91,7 @@ def _counted(result) -> list[int]:
 
 
 def anonymeter(folder: Path, attacks: int) -> None:
-    """Runs in the peer's environment: linkability, inference and singling out; prints JSON."""
+    """Attack by linkability, inference and singling out in the peer's environment; print JSON."""
     import random
     import warnings
 
@@ -136,7 +136,7 @@ def anonymeter(folder: Path, attacks: int) -> None:
 
 
 def diffprivlib(draws: int) -> None:
-    """Runs in the peer's environment: Laplace noise on answers 0 and 1; prints JSON."""
+    """Draw Laplace noise on answers 0 and 1 in the peer's environment; print JSON."""
     from diffprivlib.mechanisms import Laplace
 
     mechanism = Laplace(epsilon=1, sensitivity=1)
@@ -144,7 +144,7 @@ def diffprivlib(draws: int) -> None:
 
 
 def audited(draws: int) -> dict[str, object]:
-    """The audit of what the peer drew: its claim is epsilon 1."""
+    """Return the audit of what the peer drew: its claim is epsilon 1."""
     import numpy as np
 
     from sfumato.evaluate.audit.audit import Subject, audit

@@ -49,7 +49,7 @@ def charged(command: list[str], **more: str) -> tuple[float, float]:
 
 
 def question(folder: str, side: int, rows: int) -> list[str]:
-    """A table with its domain, and the command that asks for its groups."""
+    """Return a table with its domain, and the command that asks for its groups."""
     table, domain = (str(Path(folder) / name) for name in ("table.parquet", "domain.yaml"))
     random = np.random.default_rng(side)
     pq.write_table(pa.table({name: random.integers(0, side, rows) for name in "ab"}), table)
@@ -84,7 +84,7 @@ def judge(side: int, rows: int) -> list[tuple[str, float, float]]:
 
 
 def in_turns(before: Path, rows: int) -> str:
-    """The same question by another version of the library and by this one, one after the other, four times."""
+    """Return the same question by another version of the library and by this one, one after the other, four times."""
     found: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
     with tempfile.TemporaryDirectory() as folder:
         ask = question(folder, SIDES[-1], rows)

@@ -48,7 +48,7 @@ class Fixed:
     of: str | None = None
 
     def answer(self, columns: dict[str, np.ndarray]) -> float:
-        """The exact answer of some rows."""
+        """Return the exact answer of some rows."""
         kept = np.ones(len(next(iter(columns.values()))), dtype=bool)
         for name, code in self.where:
             kept &= columns[name] == code
@@ -68,7 +68,7 @@ def described(columns: dict[str, _census_data.Column]) -> Domain:
 
 
 def questions(domain: Domain, codes: dict[str, np.ndarray], random: np.random.Generator) -> list[Fixed]:
-    """The questions, from the population alone."""
+    """Return the questions, from the population alone."""
     found = []
     for names in [*((name,) for name in domain.names), *combinations(domain.names, 2)]:
         shape = domain.project(names).shape
@@ -97,7 +97,7 @@ LOSS = EpsilonDelta(1, "1e-9")
 
 
 def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault:
-    """A sample as a file behind a ledger of its own."""
+    """Return a sample as a file behind a ledger of its own."""
     table = folder / "sample.parquet"
     numbers = {each.name: sample[each.name] for each in domain}
     texts = {each.name: numbers[each.name].astype(str) for each in domain if isinstance(each, Categorical)}
@@ -106,7 +106,7 @@ def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault
 
 
 def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bounds: bool) -> SyntheticFile:
-    """A release of a sample, as whoever is handed its file alone has it."""
+    """Return a release of a sample, as whoever is handed its file alone has it."""
     file = folder / "synthetic.parquet"
     vault = opened(folder, domain, sample)
     limits = SizeLimits(distance_bounds=bounds)

@@ -55,7 +55,7 @@ ceiling is a sample of the same size, with replacement, of the table itself. Mad
 
 
 def people():
-    """The excerpts as codes."""
+    """Return the excerpts as codes."""
     from sfumato.domain import Categorical, Domain, Integer, Unknown
     from sfumato.evaluate.release_files import read_release
     from sfumato.evaluate.released import Rows

@@ -129,7 +129,7 @@ class Server:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
     def once(self, key: str, accept: str) -> dict:
-        """What one question costs."""
+        """Measure the cost of one question."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         before, held, start, size = self.cpu(), self.memory("VmRSS"), time.perf_counter(), 0
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
@@ -153,7 +153,7 @@ class Server:
         return time.perf_counter() - start
 
     def crowd(self, keys: int, accept: str) -> dict:
-        """The bystander's seconds while nobody asks, and while many keys ask at the same time."""
+        """Return the bystander's seconds while nobody asks, and while many keys ask at the same time."""
         quiet, busy, seconds, peak = [], [], 0.0, 0.0
         asking = [next(self.keys) for _ in range(keys)]
         with closing(http.client.HTTPConnection("127.0.0.1", self.port)) as connection:

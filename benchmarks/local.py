@@ -92,7 +92,7 @@ def measured(name: str, size: int | None, spec: Any, values: np.ndarray) -> dict
 
 
 def hiera() -> dict[str, float]:
-    """The printed style, one person at a time in Python, beside ours, end to end."""
+    """Return the printed style, one person at a time in Python, beside ours, end to end."""
     spec = Hiera.design(-1, 1, divisions=DIVISIONS, budgets=[Fraction(level) for level in (5, 4, 3, 2, 1)])
     values = np.random.default_rng(1).uniform(-1, 1, 1_000_000)
     generator = np.random.default_rng(2)

@@ -135,7 +135,7 @@ beyond drawing), so that a fifth less of it is 5 % of the release; 15 % would be
 
 
 def table(rows: int, results: list[dict[str, object]]) -> str:
-    """The results in Markdown."""
+    """Return the results in Markdown."""
     lines = [
         f"All 455 three-way marginals of 15 columns over {rows:,} rows, read from one Parquet file. CPU seconds of the",
         "whole process, peak memory of the process. A contestant that ran a part of the marginals is extrapolated",

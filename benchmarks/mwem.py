@@ -36,7 +36,7 @@ WANTED = {"1-D": 1.43, "2-D": 1.42}
 
 
 def case(name: str, run: int) -> tuple[object, list[tuple[tuple[int, int], ...]]]:
-    """Counts, and the inclusive bounds of every query along every axis; the same for both contestants."""
+    """Return counts, and the inclusive bounds of every query along every axis; both contestants use the same."""
     import csv
 
     import numpy as np
@@ -62,7 +62,7 @@ class FloatMechanisms:
         self._random = np.random.default_rng(seed)
 
     def prepare(self, queries):
-        """The queries with their exact answers, as the peer holds its histogram."""
+        """Return the queries with their exact answers, as the peer holds its histogram."""
         self._queries, self._exact = queries, queries.matrix @ self._counts
         return self
 
@@ -76,13 +76,13 @@ class FloatMechanisms:
         return Measurement(self._queries, np.array([round(answer)]), None)
 
     def select(self, answers, loss, *, among):
-        """The exponential mechanism, by its equivalent with Gumbel noise."""
+        """Return the exponential mechanism, by its equivalent with Gumbel noise."""
         exponents = abs(self._exact[among] - answers[among]) * (float(loss.value) / 2)
         return int(among[(exponents + self._random.gumbel(size=len(exponents))).argmax()])
 
 
 def question(name: str, run: int):
-    """Counts, their domain and the workload."""
+    """Return counts, their domain and the workload."""
     import numpy as np
 
     from sfumato.domain import Domain, Integer, Unknown
@@ -123,7 +123,7 @@ def sfumato(name: str, run: int) -> tuple[float, float]:
 
 
 def rounds(name: str, run: int) -> tuple[float, float]:
-    """The same of a release's rounds alone, where an earlier release counted the table and drew such noise."""
+    """Return the same of a release's rounds alone, where an earlier release counted the table and drew such noise."""
     return released(name, run, rounds_alone=True)
 
 
@@ -254,7 +254,7 @@ def judge(runs: int, *, peer: bool) -> list[dict[str, object]]:
 
 
 def table(results: list[dict[str, object]], peer: list[dict[str, object]]) -> str:
-    """The results in Markdown, and those of the peer in an earlier run, where this one is without."""
+    """Return the results in Markdown, and those of the peer in an earlier run, where this one is without."""
     lines = [
         f"MWEM on the child mental health table at epsilon {EPSILON:g}, 20 repetitions: 60 ranges over 14 cells in 30",
         f"rounds (1-D), {QUERIES_2D} rectangles over 56 cells in 200 rounds (2-D), the same queries for all. CPU",

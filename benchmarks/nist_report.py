@@ -66,7 +66,7 @@ NIST's list: the rules that it checks were told to nobody. Exact matches: unique
 
 
 def domain() -> Domain:
-    """The columns and their public cells: what the data dictionary lists, and the bins stated above."""
+    """Return the columns and their public cells: what the data dictionary lists, and the bins stated above."""
     from sfumato.domain import Categorical, Domain, Integer, Unknown
 
     meaning = json.loads((real_data("nist") / "data_dictionary.json").read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def domain() -> Domain:
 
 
 def lay_out(root: Path) -> None:
-    """The target as the package looks for it: the excerpts, and what its data dictionary says of each column."""
+    """Write the target where the package looks for it: the excerpts, and the schema from its data dictionary."""
     source = real_data("nist")
     meaning = json.loads((source / "data_dictionary.json").read_text(encoding="utf-8"))
     table = (source / "national2019.csv").read_bytes()
@@ -117,7 +117,7 @@ def lay_out(root: Path) -> None:
 
 
 def by_command(method: str, epsilon: float, described: Path, release: Path) -> float:
-    """The release that ``sfumato synthesize`` writes, with its own ledger; CPU seconds."""
+    """Return the release that ``sfumato synthesize`` writes, with its own ledger; CPU seconds."""
     made = release.with_suffix(".parquet")
     ledger = release.with_suffix(".db")
     told = ("--epsilon", epsilon, "--delta", DELTA, "--method", method, "--ledger", ledger, "--create", "--out", made)
@@ -132,7 +132,7 @@ def by_command(method: str, epsilon: float, described: Path, release: Path) -> f
 
 
 def by_peer(contestant: str, epsilon: float, source: Path, release: Path, minutes: float) -> float:
-    """The release of a peer from the codes; CPU seconds.
+    """Return the release of a peer from the codes; CPU seconds.
 
     Raises:
         subprocess.CalledProcessError: it failed, or took longer than it was given.
@@ -147,7 +147,7 @@ def by_peer(contestant: str, epsilon: float, source: Path, release: Path, minute
 
 
 def decoded(described: Domain, codes: np.ndarray) -> dict[str, list[object]]:
-    """The rows that codes stand for, a number drawn evenly from its cell."""
+    """Return the rows that codes stand for, a number drawn evenly from its cell."""
     from sfumato.domain import Integer
 
     random = np.random.default_rng(0)

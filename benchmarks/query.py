@@ -39,7 +39,7 @@ LEAST_RUNS = 5
 
 
 def data():
-    """The same numbers for everybody: a value in 0..100 and three columns of groups."""
+    """Return the same numbers for everybody: a value in 0..100 and three columns of groups."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -150,11 +150,11 @@ def _sfumato(seconds: float, url: str) -> dict:
         return Vault(encoded, journal(), UNDECLARED)
 
     def again(vault):
-        """The vault with all that it counted, and a journal that knows of no question."""
+        """Return the vault with all that it counted, and a journal that knows of no question."""
         return replace(vault, ledger=journal())
 
     def unwritten(vault):
-        """The same without a ledger, for what journal and budget cost."""
+        """Return the same without a ledger, for what journal and budget cost."""
         other = SimulatedVault(vault.encoded, seed=time.time_ns() % 10**9)
         other._exactly = vault._exactly  # noqa: SLF001
         return other
@@ -275,7 +275,7 @@ PEERS = {
 
 
 def peer(name: str, seconds: float) -> dict:
-    """A contestant in its own environment."""
+    """Return a contestant in its own environment."""
     program, packages = PEERS[name]
     home = BENCH / name
     if not (home / "bin" / "python").exists():

@@ -54,7 +54,7 @@ slots) had given at epsilon 1 and 10: child2 .324 and .280, child3 .509 and .446
 
 
 def described() -> str:
-    """The schema: what is public of both tables."""
+    """Return the schema: what is public of both tables."""
 
     def number(low: int, edges: list[int], high: int, *, nullable: bool = False) -> str:
         cells = ", ".join(map(str, [low, *edges]))
@@ -119,7 +119,7 @@ def prepare(place: Path) -> tuple[int, int]:
 
 
 def command(place: Path, *words: str) -> tuple[str, float, float]:
-    """What a command writes, its CPU seconds, and its peak memory in MB."""
+    """Return the output of a command, its CPU seconds, and its peak memory in MB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wrapper = (
         "import resource,sys;from sfumato.app.cli.main import run\n"
@@ -137,7 +137,7 @@ def command(place: Path, *words: str) -> tuple[str, float, float]:
 
 
 def line(name: str, scores: dict[str, float], spent: str = "- | -") -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     return f"| {name} | {' | '.join(f'{scores[each]:.4f}' if each in scores else '-' for each in SCORES)} | {spent} |"
 
 

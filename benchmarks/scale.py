@@ -37,7 +37,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(roots: list[int]) -> list[int]:
-    """Processes that descend from ``roots``, these included."""
+    """Return processes that descend from ``roots``, these included."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

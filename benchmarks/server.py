@@ -56,7 +56,7 @@ def application():
 
 
 async def ask(port: int, secret: str, path: str, bodies, seconds: float) -> int:
-    """Replies in so many seconds over sixteen connections."""
+    """Count the replies in the given number of seconds over sixteen connections."""
     end, done = time.perf_counter() + seconds, 0
 
     async def connection() -> None:
@@ -109,7 +109,7 @@ NAMES = {"census": "bundled census", "children": "a million children", "average"
 
 @contextmanager
 def schema_of_postgres() -> Iterator[str]:
-    """The address of an empty schema."""
+    """Provide the address of an empty schema."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.engine import make_url
 
@@ -137,7 +137,7 @@ def cpu(group: int) -> float:
 
 
 def serve(folder: Path, url: str, workers: int):
-    """A server of the bundled tables; its port and a key."""
+    """Return a server of the bundled tables; its port and a key."""
     from sfumato import data
 
     return serve_tables(
@@ -146,7 +146,7 @@ def serve(folder: Path, url: str, workers: int):
 
 
 def serve_tables(folder: Path, url: str, workers: int, tables: dict):
-    """A server over a database, with tables and their domains by name, in ``folder``; its port and a key."""
+    """Return a server over a database, with tables and their domains by name, in ``folder``; its port and a key."""
     from pyarrow import parquet
 
     from sfumato_server.application import LEDGER
@@ -178,7 +178,7 @@ def serve_tables(folder: Path, url: str, workers: int, tables: dict):
 
 
 def measure(url: str, folder: Path, seconds: float, *, workers: int, table: str) -> dict:
-    """Replies a second of both and the server's CPU of each, in alternating rounds, and their ratio."""
+    """Measure replies per second and the server's CPU for both in alternating rounds, and their ratio."""
     process, port, secret = serve(folder, url, workers)
     path, bodies = f"/v1/datasets/{DATASETS[table]}/query", QUESTIONS[table]()
     counted, spent = {path: 0, "/constant": 0}, {path: 0.0, "/constant": 0.0}
@@ -213,7 +213,7 @@ def measure(url: str, folder: Path, seconds: float, *, workers: int, table: str)
 
 
 def measured(seconds: float, *, workers: int, table: str, postgres: bool) -> dict:
-    """A row of the table, over a database that is gone afterwards."""
+    """Return a row of the table, over a database that is gone afterwards."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".bench" if (ROOT / ".bench").exists() else None) as name:
         folder = Path(name)
         if not postgres:

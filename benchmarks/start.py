@@ -123,7 +123,7 @@ def least(command: list[str], folder: Path, runs: int) -> float:
 
 
 def first_question(program: str, rows: int, folder: Path, runs: int) -> list[list[float]]:
-    """Opening, first and second question, in a fresh process and once more in the same: least of some processes."""
+    """Time opening, first and second question in fresh processes, twice in each; return the smallest times."""
     found = []
     for _ in range(runs):
         for path in folder.glob("*.ledger*"):

@@ -108,7 +108,7 @@ PLAIN = (
 
 
 def plain(folder: Path) -> float:
-    """The median of five plain joins by DuckDB."""
+    """Return the median of five plain joins by DuckDB."""
     import duckdb
 
     tables = {name: f"'{folder}/{name}.parquet'" for name in ("visits", "patients")}
@@ -120,7 +120,7 @@ def plain(folder: Path) -> float:
 
 @contextmanager
 def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
-    """The tables in a database of their own of a server, and the median of three plain joins there."""
+    """Provide the tables in a database of their own of a server, and the median of three plain joins there."""
     import duckdb
     import sqlalchemy as sa
 
@@ -162,7 +162,7 @@ def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def on_spark(folder: Path) -> float:
-    """The median of three plain joins on the session of Spark that the tables are read in."""
+    """Return the median of three plain joins on the session of Spark that the tables are read in."""
     from sfumato.engine.spark.spark_session import session
 
     spark = session()
@@ -195,7 +195,7 @@ def measured(folder: Path, tables: object, clock: Callable[[], float]) -> tuple[
 
 
 def lines(figures: dict[str, Any]) -> list[str]:
-    """The table of one engine."""
+    """Return the table of one engine."""
     join, registering, asked = figures["join"], figures["registering"], figures["asked"]
     rows = [
         ("plain join and GROUP BY", join),
@@ -209,7 +209,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
 
 
 def page(every: dict[str, dict[str, Any]]) -> str:
-    """The page of the docs."""
+    """Return the page of the docs."""
     told = (__doc__ or "").split("\n\n", 2)[2].replace(".  ", ". ").strip()
     found = ["# Several tables", "", told, ""]
     for engine, figures in every.items():

@@ -34,7 +34,7 @@ AIMED = "aim, workload of triples with the class"
 
 
 def released(method: str, epsilon: str) -> Rows:
-    """A release of the training file through a vault with a ledger of its own, read back from its Parquet file."""
+    """Return a release of the training file through a vault with its own ledger, read back from its Parquet file."""
     loss, total = EpsilonDelta(epsilon, DELTA), synthesize.NoisyTotal()
     domain = data.domain("adult")
     with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 
 def chain(folder: Path, rows: int, columns: int) -> tuple[Path, Path]:
-    """The table and its domain."""
+    """Return the table and its domain."""
     random = np.random.default_rng(columns)
     sizes = [2 + 5 * index % 11 for index in range(columns)]
     schema = pa.schema([(f"c{index}", pa.int64()) for index in range(columns)])

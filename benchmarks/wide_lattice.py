@@ -38,7 +38,7 @@ Rows = list[list[str]]
 
 
 def read(file: str, columns: int, most: int | None) -> Rows:
-    """The header and the rows."""
+    """Return the header and the rows."""
     path = real_data(file.split("/", maxsplit=1)[0]) / Path(file).name
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         rows = [row[:columns] for row in csv.reader(lines)]
@@ -57,7 +57,7 @@ def write(path: Path, rows: Sequence[Sequence[str]]) -> None:
 
 
 def drafted(folder: Path, rows: Rows) -> None:
-    """The table in a folder, with a domain and hierarchies as drafted."""
+    """Write the table into a folder, with a drafted domain and drafted hierarchies."""
     write(folder / "table.csv", rows)
     sfumato(folder, "domain", "draft", "table.csv", "--out", "table.yaml")
     sfumato(folder, "domain", "accept", "table.yaml", "--by", "benchmark", "--confirm", "values,bounds,bins")
@@ -100,7 +100,7 @@ def coded(column: Sequence[str]) -> Iterator[int]:
 
 
 def release(folder: Path, header: list[str], seconds: float) -> tuple[dict[str, Any], float, float]:
-    """What the command says of its release, its CPU seconds, and its memory at the peak in MB."""
+    """Return the command's report on its release, its CPU seconds, and its peak memory in MB."""
     words = ["--k", "10", "--suppression", "0.02", "--hierarchies", "hierarchies", "--seconds", f"{seconds:g}"]
     words += ["--quasi", ",".join(header), "--out", "out.csv", "--create", "--limit", "1", "--json"]
     with (folder / "said.json").open("w") as said:

@@ -16,7 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def missing(extra: str) -> tuple[str, ...]:
-    """The packages of an extra that are not installed; finding that out imports none of them."""
+    """Return the packages of an extra that are not installed; finding that out imports none of them."""
     return tuple(package for package in EXTRAS[extra] if find_spec(package) is None)
 
 

@@ -20,7 +20,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 -- JSON
-    """The value of a JSON text; ``name`` says in a refusal what was read.
+    """Return the value of a JSON text; ``name`` says in a refusal what was read.
 
     Raises:
         InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, half a letter, or a nesting or
@@ -42,8 +42,8 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
 
 
 def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
-    """The value of a YAML (or JSON) text, in which only true and false are booleans, and numbers are decimal: ``010``,
-    ``0x1F``, ``1_000`` and ``1:30`` are texts.
+    """Return the value of a YAML (or JSON) text, in which only true and false are booleans, and numbers are decimal:
+    ``010``, ``0x1F``, ``1_000`` and ``1:30`` are texts.
 
     Raises:
         InputError: no YAML, a key twice in one mapping, a date of no calendar, half a letter, or a nesting, number or
@@ -66,7 +66,7 @@ def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 --
 
 
 def canonical(value: JSON) -> str:
-    """The one JSON spelling of a value: sorted keys, no spaces, whole floats written as integers.
+    """Return the one JSON spelling of a value: sorted keys, no spaces, whole floats written as integers.
 
     Raises:
         InputError: something that JSON cannot say (NaN, infinity, a key that is no string, an object).
@@ -107,7 +107,7 @@ def _plain_numbers(value: JSON) -> JSON:
 
 
 def write_yaml(document: object) -> str:
-    r"""A text that :func:`read_yaml` reads back to the same; keys in their order, letters as they are.
+    r"""Return a text that :func:`read_yaml` reads back to the same; keys in their order, letters as they are.
 
     Codes that other readers take for numbers, such as 1e3, stand in quotes, and so does all text beside them in a list.
 
@@ -132,7 +132,7 @@ _NUMBER_ELSEWHERE = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]
 
 @cache
 def _writer() -> type[Any]:
-    """What writes YAML; made when it is first written."""
+    """Return the YAML writer; it is made at its first use."""
     import yaml
 
     class Writer(yaml.SafeDumper):
@@ -221,7 +221,7 @@ _PLAIN = {
 
 @cache
 def _readers() -> tuple[type[Any], type[Any]]:
-    """The reader of values and the reader of texts; made when YAML is first read, as a device has no PyYAML."""
+    """Return the reader of values and the reader of texts; made when YAML is first read, as a device has no PyYAML."""
     import yaml
     from yaml.constructor import BaseConstructor
 

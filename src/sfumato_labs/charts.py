@@ -28,7 +28,7 @@ class ChartAxis:
     limits: tuple[float, float] | None = None
 
     def drawn(self, kind: Any, field: str) -> Any:  # noqa: ANN401  (Altair's X or Y)
-        """The encoding of this axis, whose values are in the field of that name."""
+        """Return the encoding of this axis, whose values are in the field of that name."""
         import altair as alt
 
         if self.labels:
@@ -52,7 +52,7 @@ class Panel:
 
 
 def headed(chart: Chart, title: str, *, under: str) -> Chart:
-    """A figure under a title, and a smaller line below the title, so that it can be read without its page."""
+    """Return a figure under a title, and a smaller line below the title, so that it can be read without its page."""
     import altair as alt
 
     return chart.properties(title=alt.TitleParams(title, subtitle=under, anchor="start", offset=12))
@@ -93,7 +93,7 @@ def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel
 
 
 def _values(rows: Sequence[Row], **columns: str) -> list[dict[str, Any]]:
-    """The columns of rows under names of our own: a dot or a bracket in the name of a table's column is syntax."""
+    """Return the columns of rows under new names: a dot or a bracket in the name of a table's column is syntax."""
     return [
         {name: str(row[column]) if name == "series" else row[column] for name, column in columns.items()}
         for row in rows
@@ -101,7 +101,7 @@ def _values(rows: Sequence[Row], **columns: str) -> list[dict[str, Any]]:
 
 
 def level(value: float, label: str, *, x: float, below: bool = False) -> Chart:
-    """A thin black line across a panel with a logarithmic axis at ``value``, its label left of ``x``."""
+    """Return a thin black line across a panel with a logarithmic axis at ``value``, its label left of ``x``."""
     import altair as alt
 
     data = alt.InlineData(values=[{"y": value, "at": x, "label": label}])
@@ -112,7 +112,7 @@ def level(value: float, label: str, *, x: float, below: bool = False) -> Chart:
 
 
 def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
-    """A scale from the least to the largest value, with room for a label at both ends."""
+    """Return a scale from the least to the largest value, with room for a label at both ends."""
     import altair as alt
 
     return alt.Scale(type="log", nice=False, padding=16)

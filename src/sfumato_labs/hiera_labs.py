@@ -41,7 +41,7 @@ _PUBLISHED = "a picture only"
 
 
 def made(generator: np.random.Generator, people: int) -> dict[str, Floats]:
-    """The published kinds of made values in [-1, 1]."""
+    """Return the published kinds of made values in [-1, 1]."""
     values = (
         np.clip(generator.normal(0.5, 0.1, people), -1, 1),
         generator.uniform(-1, 1, people),
@@ -68,7 +68,7 @@ def graded(epsilon: Fraction, budgets: Sequence[Fraction] = BUDGETS) -> Hiera:
 
 
 def guarantees(epsilons: Sequence[Fraction] = EPSILONS, budgets: Sequence[Fraction] = BUDGETS) -> Table:
-    """The exact epsilon of every setting, of the level alone and of everything, and of the text's other budgets."""
+    """Return the exact epsilon of every setting, of the level alone and of all, and of the text's other budgets."""
     rows: list[Row] = []
     for epsilon in epsilons:
         spec = graded(epsilon, budgets)
@@ -85,7 +85,7 @@ def guarantees(epsilons: Sequence[Fraction] = EPSILONS, budgets: Sequence[Fracti
 
 
 def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict[str, Floats]]:
-    """What the lab runs on, and the values by the name of their data: made ones, and columns of a table."""
+    """Return the lab's sources, and the values by the name of their data: made values and columns of a table."""
     people = options.people or PEOPLE
     columns = options.columns or (NamedColumn("age", AGES),)
     names = [column.name for column in columns]
@@ -101,7 +101,7 @@ def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict
 
 
 def levels_asked(options: Options) -> tuple[Fraction, ...]:
-    """The budgets of the levels as multiples of epsilon.
+    """Return the budgets of the levels as multiples of epsilon.
 
     Raises:
         InputError: too many of them, or more uses of a report than levels.
@@ -174,7 +174,7 @@ def _reused(
 
 
 def best_use(rows: Sequence[Row]) -> str:
-    """What the exact deviations say about reuse."""
+    """State what the exact deviations show about reuse."""
     cases: dict[tuple[object, object], dict[int, float]] = {}
     for row in rows:
         cases.setdefault((row["data"], row["epsilon"]), {})[int(row["mu"] or 0)] = float(row["exact_sd"] or 0)
@@ -206,7 +206,9 @@ def _summary_mu(rows: Sequence[Row]) -> Table:
 
 
 def _plot_uses(rows: Table) -> Plot:
-    """The deviations as multiples of that of the fewest uses: by themselves they differ by less than a line's width."""
+    """Return the deviations as multiples of that of the fewest uses: by themselves they differ by less than a line's
+    width.
+    """
     fewest = min(int(row["mu"] or 0) for row in rows)
     once = {(row["data"], row["epsilon"]): float(row["exact_sd"] or 0) for row in rows if row["mu"] == fewest}
     times = [float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]] for row in rows]
@@ -327,7 +329,7 @@ def _equal(spec: Hiera, generator: np.random.Generator) -> list[Line]:
 
 
 def _optimal(epsilon: Fraction, nominal: float, generator: np.random.Generator) -> list[Line]:
-    """The optimal table, where the solver finds one: not at an epsilon of a millionth."""
+    """Return the optimal table, where the solver finds one: not at an epsilon of a millionth."""
     try:
         spec = Mean.design(-1, 1, epsilon=epsilon, method=MeanMethod.OPTIMAL)
     except InfeasibleError:
@@ -405,7 +407,7 @@ def unsolved(equal: Sequence[Row]) -> tuple[str, ...]:
 
 
 def spent(rows: Table) -> str:
-    """What the table of guarantees says about the budgets."""
+    """State what the table of guarantees shows about the budgets."""
     times = [float(row["real_epsilon"] or 0) / float(row["epsilon"] or 1) for row in rows]
     between = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (min(times), max(times))))
     return (

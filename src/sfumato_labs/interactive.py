@@ -41,7 +41,7 @@ _LAST_DIGIT = 2e-6  # of an average that is printed with six decimals
 
 
 def run(options: Options) -> LabResult:
-    """Printed programs, honest sessions, the averaging attack, the seed recovered, and the tables of noise."""
+    """Run printed programs, honest sessions, the averaging attack, seed recovery, and the tables of noise."""
     random, runs = np.random.default_rng(options.seed), options.repeated(RUNS)
     study = read_study(options)
     epsilons, query_counts = options.epsilon or EPSILONS, options.queries or QUERY_COUNTS
@@ -133,7 +133,7 @@ def honest_batch(study: FilteringStudy, seed: int) -> Table:
 
 
 def medical(seed: int) -> Table:
-    """The histogram of the medical table and of its neighbour: counts, and discrete Laplace noise."""
+    """Return the histogram of the medical table and of its neighbour: counts, and discrete Laplace noise."""
     rows: list[Row] = []
     domain = data.domain("medical")
     for name, patients in (("medical", data.medical()), ("neighbour", data.medical_neighbour())):
@@ -197,7 +197,7 @@ def batch_note(rows: Table) -> str:
 
 
 def attack(rows: Table) -> str:
-    """What the table of recovered seeds says."""
+    """State what the table of recovered seeds shows."""
     alone = sum(row["seeds_left"] == 1 for row in rows)
     right = sum(bool(row["seed_found"]) for row in rows)
     return (
@@ -248,7 +248,7 @@ def _or_dash(published: object) -> str:
 
 
 def _neighbours_plot(study: FilteringStudy) -> Plot:
-    """The distributions of one honest answer with and without one record."""
+    """Return the distributions of one honest answer with and without one record."""
     noise = DiscreteLaplace.for_loss(BUDGET / SPLIT, 1)
     half_width = noise.quantile("0.95")
     counts = {name: study.true_count(name) for name in study.values}

@@ -51,7 +51,7 @@ SIMULATED = " The published ones are averages of a simulation, of answers whose 
 
 
 def noise_quantiles(random: np.random.Generator, runs: int, *, published: bool) -> Table:
-    """What the size of one noise does not exceed: Laplace, discrete Laplace as released, and simulated Laplace."""
+    """Return bounds on the size of one noise: Laplace, discrete Laplace as released, and simulated Laplace."""
     rows: list[Row] = []
     for text in _NOISE_EPSILONS:
         epsilon = float(text)
@@ -160,7 +160,7 @@ def averaging(truth: int, query_counts: Sequence[int], random: np.random.Generat
 
 
 def bias(averages: Table) -> str:
-    """What the table of averages says about each regime at the largest number of answers."""
+    """State what the table of averages shows about each regime at the largest number of answers."""
     most = max(int(row["queries"] or 0) for row in averages)
     far = {row["regime"]: float(row["mean_distance"] or 0) for row in averages if row["queries"] == most}
     return (

@@ -177,7 +177,7 @@ class Options:
         return cls(**{name: value for name, value in read.items() if value != ()})
 
     def given(self) -> frozenset[str]:
-        """The names of the options that were given, apart from runs and seed, which every lab takes."""
+        """Return the names of the options that were given, apart from runs and seed, which every lab takes."""
         return frozenset(
             each.name
             for each in fields(self)
@@ -185,7 +185,7 @@ class Options:
         )
 
     def in_words(self, runs: int) -> str:
-        """The runs, the seed and the options that were given, but for the address of a table.
+        """Return the runs, the seed and the options that were given, but for the address of a table.
 
         >>> Options.of(epsilon=["0.5", 1], seed=7).in_words(3)
         'runs 3, seed 7, epsilon 0.5, 1; other options as in the source'
@@ -204,7 +204,7 @@ class Options:
         return self.runs if self.runs is not None else runs
 
     def single(self, name: str, usual: int) -> int:
-        """The one number of an option that other labs take several of; ``usual`` where it is not given.
+        """Return the one number of an option that other labs take several of; ``usual`` where it is not given.
 
         Raises:
             InputError: several were given.
@@ -230,12 +230,12 @@ class LabResult:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
+        """Return the tables as plain JSON values: ``{"lab": name, "tables": {table: [{column: value}, ...]}}``."""
         tables = {name: [dict(row) for row in rows] for name, rows in self._all().items()}
         return {"lab": self.lab, "tables": tables}
 
     def page(self) -> Page:
-        """The result as a page."""
+        """Return the result as a page."""
         return Page(title=self.title, notes=self.notes, plots=self.plots, tables=self._all())
 
     def _all(self) -> dict[str, Table]:
@@ -288,7 +288,7 @@ class Lab:
 
 
 def load(name: str) -> Lab:
-    """The lab of that name.
+    """Return the lab of that name.
 
     Raises:
         InputError: there is none.
@@ -325,7 +325,7 @@ class Handout:
     results: Mapping[str, LabResult]
 
     def lines(self) -> tuple[Row, ...]:
-        """The index: one line an experiment."""
+        """Return the index: one line an experiment."""
         return tuple({"lab": name, **line} for name, result in self.results.items() for line in result.summary)
 
     def to_json(self) -> dict[str, Any]:
@@ -334,7 +334,7 @@ class Handout:
         return {"experiments": [dict(line) for line in self.lines()], "labs": labs}
 
     def page(self) -> Page:
-        """The page."""
+        """Return the page."""
         details: dict[str, tuple[Row, ...]] = {}
         plots: list[Plot] = []
         for name, result in self.results.items():
@@ -409,7 +409,7 @@ def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (what a caller wrote)
 
 
 def _listed(value: object) -> Iterable[object]:
-    """The values of a list, of a text with commas, of a list of such texts, or one value."""
+    """Return the values of a list, of a text with commas, of a list of such texts, or one value."""
     if isinstance(value, str):
         return value.split(",")
     if isinstance(value, Sequence):
@@ -440,7 +440,7 @@ def _whole_number(name: str, value: object) -> int:
 
 
 def _brief(value: object) -> str:
-    """The beginning of what was written."""
+    """Return the beginning of what was written."""
     text = plain(value) if isinstance(value, Fraction) else str(value)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
@@ -449,7 +449,7 @@ _MOST_CHARACTERS = 40  # characters
 
 
 def _ranges(value: Any) -> Iterable[object]:  # noqa: ANN401  (what a caller wrote)
-    """A text or a pair of numbers is one range; else each of a list is."""
+    """Return a text or a pair of numbers as one range; else each element of a list as one."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return [value]
     return [value] if value and not isinstance(value[0], str | Sequence) else value
@@ -486,7 +486,7 @@ def _span(text: str, what: str) -> tuple[float, float]:
 
 
 def _in_words(value: object) -> str:
-    """An option's value, or values, in words."""
+    """Return an option's value, or values, in words."""
     if isinstance(value, NamedColumn):
         return value.name
     if isinstance(value, tuple):

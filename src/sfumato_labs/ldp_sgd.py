@@ -116,7 +116,7 @@ class _Named:
 
     @classmethod
     def of(cls, source: str, options: Options) -> _Named:
-        """The last column of numbers is predicted from all others, unless they are named."""
+        """Return the table and its columns; by default the last column of numbers is predicted from all others."""
         named = [column.name for column in (*(options.inputs or ()), *((options.target,) if options.target else ()))]
         table = read(source, named if options.inputs and options.target else None)
         if missing := [name for name in named if name not in table.columns]:
@@ -304,7 +304,7 @@ def printed_scores(
 
 
 def _printed(epsilon: Fraction, options: Options) -> Iterator[tuple[str, float | str, printed_sgd.Collector]]:
-    """The printed line-up: what each is called, its real epsilon, and how its reports are collected."""
+    """Yield the printed line-up: what each is called, its real epsilon, and how its reports are collected."""
     plain = float(epsilon)
     budgets = [float(epsilon * level) for level in options.budgets or hiera_labs.BUDGETS]
     mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
@@ -399,7 +399,7 @@ def _mse(row: Row) -> float:
 
 
 def lesson(errors: Table) -> str:
-    """What the table says about the printed steps."""
+    """State what the table shows about the printed steps."""
     above, among = [], [row for row in errors if row["procedure"] == HELD_OUT]
     for row in among:
         (mean,) = (

@@ -47,7 +47,7 @@ class RegressionData:
             raise InputError("inputs and outcomes must be scaled to [-1, 1] by public bounds, and none may be missing")
 
     def take(self, chosen: NDArray[np.intp] | slice) -> RegressionData:
-        """The rows of some people."""
+        """Return the rows of some people."""
         return RegressionData(self.inputs[chosen], self.outcomes[chosen])
 
 
@@ -57,7 +57,7 @@ coordinate ``(n,)``, to unbiased noisy values ``(n,)``; randomizers with graded 
 
 
 def perturb_with(spec: Mean, entropy: Entropy) -> Perturb:
-    """The perturbation of a mean spec between -1 and 1.
+    """Return the perturbation of a mean spec between -1 and 1.
 
     Raises:
         InputError: the spec has other bounds.

@@ -68,7 +68,7 @@ class PartitionStudy:
 
 
 def run(options: Options) -> LabResult:
-    """The published table to the last digit, its extension to gender, and better cuts beside them."""
+    """Return the published table to the last digit, its extension to gender, and better cuts beside them."""
     people = adult(options.data)
     rows = people.complete()
     names, ks = _chosen(options.columns), options.k or KS
@@ -136,7 +136,7 @@ def _notes(rows: Published, names: Sequence[str], gender: Table) -> tuple[str, .
 
 
 def lesson(gender: Table) -> str:
-    """What the table says about codes: the most that the order and the coding change at one k."""
+    """State what the table shows about codes: the largest change by order and coding at one k."""
     printed = [row for row in gender if row["method"] == "published"]
     by_k: dict[object, list[Row]] = {}
     for row in printed:
@@ -187,7 +187,7 @@ def study(
     weights: Sequence[float] | None = None,
     coding: Sequence[str] = CODINGS[0],
 ) -> PartitionStudy:
-    """These of age, years of education, and gender by integer code, in this order."""
+    """Return the chosen columns of age, years of education, and gender by integer code, in this order."""
     known = {"age": numbers(*AGES), "education_num": numbers(*EDUCATION), "gender": coded(coding)}
     scales = {name: known[name] for name in names}
     data = tuples(rows, {name: scale.labels for name, scale in scales.items()})

@@ -29,7 +29,7 @@ def bars(counts: Table, first: str) -> Plot:
 
 
 def curves(counts: Table, first: str) -> Plot:
-    """The real and the printed curve along the first attribute, and the honest one, a panel for each epsilon."""
+    """Return the real and the printed curve along the first attribute, and the honest one, a panel for each epsilon."""
     panels = [
         charts.lines(
             charts.tall(rows, {name: name for name in ("real", "printed", "auto")}, key="table", value="people"),

@@ -150,7 +150,7 @@ def _published_rows(name: str, epsilons: tuple[Fraction, ...]) -> list[Row]:
 
 
 def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
-    """What every procedure says that it spends, what it would spend were its selection sound, and what it spends."""
+    """Return every procedure's stated loss, its loss if its selection were sound, and its real loss."""
     rows: list[Row] = []
     for exact in epsilons:
         epsilon, half = float(exact), float(exact) / 2
@@ -249,7 +249,9 @@ def _printed(
     epsilons: tuple[Fraction, ...],
     random: np.random.Generator,
 ) -> dict[Fraction, tuple[list[Floats], float]]:
-    """A printed program at every epsilon, all runs at once: tables of the runs, and draws of a measured query a run."""
+    """Return a printed program at every epsilon, all runs at once: tables of the runs, and draws of a measured query a
+    run.
+    """
     matrices = np.array([workload.matrix(experiment.domain) for workload in workloads], dtype=np.float64)
     queries = np.tile(matrices, (len(epsilons), 1, 1))
     nominal = np.repeat([float(epsilon) for epsilon in epsilons], len(workloads))
@@ -294,7 +296,7 @@ def _loss(
 
 
 def counts(experiment: Experiment, outcome: Outcome) -> Table:
-    """The table behind the pictures: real and synthetic counts of every cell at every epsilon, of the last run."""
+    """Return the table behind the pictures: real and synthetic counts of each cell at each epsilon in the last run."""
     rows: list[Row] = []
     for epsilon in dict.fromkeys(epsilon for _, epsilon in outcome.tables):
         for cell, codes in enumerate(np.ndindex(experiment.domain.shape)):
@@ -405,7 +407,7 @@ RUNS_1D = 100  # as the source
 
 
 def run_1d(options: Options) -> LabResult:
-    """Published, printed and honest procedures side by side."""
+    """Compare published, printed and honest procedures."""
     note, domain, table = _table(options, 1)
     program = Printed(rounds=options.rounds or 30, repetitions=options.repetitions or 20, halved=False, replay=in_order)
     experiment = Experiment(
@@ -422,7 +424,7 @@ def run_1d(options: Options) -> LabResult:
 
 
 def run_2d(options: Options) -> LabResult:
-    """Published, printed and honest procedures side by side."""
+    """Compare published, printed and honest procedures."""
     note, domain, table = _table(options, 2)
     program = Printed(
         rounds=options.rounds or 200, repetitions=options.repetitions or 20, halved=True, replay=cut_short
@@ -449,7 +451,7 @@ def _as_published(options: Options) -> bool:
 
 
 def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]:
-    """What the lab runs on: the published counts, or columns of whole numbers of the table of ``--data``."""
+    """Return the lab's data: the published counts, or columns of whole numbers of the table of ``--data``."""
     if options.data is None:
         if options.columns is not None:
             raise InputError("--columns are those of the table of --data", culprit="columns")
@@ -478,7 +480,7 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
 
 
 def _ranges(options: Options, domain: Domain) -> Callable[[np.random.Generator], Workload]:
-    """The published ranges, or as many distinct ones as are asked for, drawn as the rectangles are."""
+    """Return the published ranges, or as many distinct ones as are asked for, drawn as the rectangles are."""
     (name,) = domain.names
     rounds = options.rounds or 30
     if options.data is None and options.queries is None:

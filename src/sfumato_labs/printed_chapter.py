@@ -53,11 +53,11 @@ class Chapter:
         return float(answer + self.random.laplace(0, 1 / self.epsilon))
 
     def charged_rows(self) -> int:
-        """The number of rows, measured at another epsilon."""
+        """Return the number of rows, measured at another epsilon."""
         return int(self.counts.sum() + self.random.laplace(0, 1 / self.epsilon))
 
     def sample(self, noisy: Floats, rows: int) -> Integers:
-        """Counts of a sample drawn row by row from clipped and normalised noisy counts, in their shape."""
+        """Return counts of a sample drawn row by row from clipped and normalised noisy counts, in their shape."""
         return self.random.multinomial(max(rows, 0), normalised(noisy).ravel()).reshape(noisy.shape)
 
     def two_way(self) -> Floats:

@@ -31,7 +31,7 @@ def harmony(values: Floats, epsilon: float, generator: np.random.Generator) -> F
 
 
 def piecewise(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """The piecewise mechanism (Wang et al. 2019, Algorithm 2)."""
+    """Return the piecewise mechanism (Wang et al. 2019, Algorithm 2)."""
     root = math.exp(epsilon / 2)
     bound = (root + 1) / (root - 1)
     left = (bound + 1) / 2 * values - (bound - 1) / 2
@@ -43,7 +43,7 @@ def piecewise(values: Floats, epsilon: float, generator: np.random.Generator) ->
 
 
 def hybrid(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """The hybrid mechanism (Wang et al. 2019): piecewise with probability 1 - e^(-epsilon/2), otherwise one bit."""
+    """Return the hybrid mechanism (Wang et al. 2019): piecewise with probability 1 - e^(-epsilon/2), else one bit."""
     if epsilon <= _HYBRID_FROM:
         return harmony(values, epsilon, generator)
     pieces = generator.random(values.size) < 1 - math.exp(-epsilon / 2)
@@ -84,7 +84,7 @@ def local_reports(
 
 
 def level_counts(drawn: Integers, signs: Integers, depth: int) -> Integers:
-    """Reports by level and sign: shape ``(depth, 2)``, the positive ones first."""
+    """Count reports by level and sign: shape ``(depth, 2)``, positive reports first."""
     return np.bincount(2 * drawn + (signs < 0), minlength=2 * depth).reshape(depth, 2)
 
 
@@ -96,7 +96,7 @@ def collected(
     mu: int = PRINTED_MU,
     zeros: Integers | int = 0,
 ) -> Floats:
-    """The printed collector: PLC, every report used ``mu`` times, true signs of every level clamped, all pooled.
+    """Return the printed collector: PLC, every report used ``mu`` times, true signs of every level clamped, all pooled.
 
     Args:
         counts: reports by level and sign, shape ``(..., levels, 2)``.
@@ -130,6 +130,6 @@ def collected(
 
 
 def hiera(values: Floats, budgets: Sequence[float], generator: np.random.Generator, *, mu: int = PRINTED_MU) -> float:
-    """The mean of values as HierA estimates it, as printed: mu = 2, clamped."""
+    """Return the mean of values as HierA estimates it, as printed: mu = 2, clamped."""
     drawn, signs = local_reports(values, levels(values, len(budgets)), budgets, generator)
     return float(collected(level_counts(drawn, signs, len(budgets)), budgets, generator, mu=mu))

@@ -64,7 +64,7 @@ FLAWS = {
 
 
 def starts(seeds: Integers) -> Integers:
-    """The states that the generator starts in."""
+    """Return the states that the generator starts in."""
     return seeds % SEEDS + SEEDS
 
 
@@ -86,7 +86,7 @@ def clock_starts(clocks: Integers, count: int) -> Integers:
 
 
 def uniforms(started: Integers, count: int) -> Floats:
-    """The next ``count`` numbers of the generator from each of these states: shape ``(states, count)``.
+    """Return the next ``count`` numbers of the generator from each of these states: shape ``(states, count)``.
 
     s becomes (2045 s + 1) mod 1048576 and gives s / 1048576; nothing is thrown away first, and 0 happens.
     """
@@ -97,7 +97,7 @@ def uniforms(started: Integers, count: int) -> Floats:
 
 
 def noise(started: Integers, count: int, scale: float) -> Floats:
-    """The printed sampler, ``count`` times from each state: shape ``(states, count)``.
+    """Return the printed sampler, ``count`` times from each state: shape ``(states, count)``.
 
     From two numbers u1 and u2 it makes scale (ln(2 u1) + u2) where u1 < 1/2, and u2 - scale ln(2 (1 - u1)) otherwise.
     Its mean is scale/4 + 1/4 and its standard deviation about 1.27 scale; a right one has 0 and 1.41 scale.
@@ -108,7 +108,7 @@ def noise(started: Integers, count: int, scale: float) -> Floats:
 
 @lru_cache(maxsize=4)
 def _parts(started: bytes, count: int) -> tuple[Floats, Floats]:
-    """What of the sampler is multiplied by its scale, and what is not: that of all seeds is needed at many scales."""
+    """Return the two parts of the sampler: the part that is multiplied by its scale, and the constant part."""
     drawn = uniforms(np.frombuffer(started, dtype=np.int64), 2 * count)
     first, second = drawn[:, ::2], drawn[:, 1::2]
     low = first < _HALF
@@ -141,7 +141,7 @@ def answers(values: Sequence[int], scale: float, started: Integers, *, threshold
 
 
 def seeds_left(answer: float, scale: float, *, draws: int, most: int) -> dict[int, int]:
-    """The states that one answer with six decimals leaves possible, each with the count that it then stands for.
+    """Return the states that one answer with six decimals leaves possible, each with the count that it then stands for.
 
     Args:
         answer: as printed.

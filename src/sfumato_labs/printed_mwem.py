@@ -126,11 +126,11 @@ class Printed:
         return (1 if self.halved else 2) * self.rounds / epsilon
 
     def selection_loss(self, epsilon: float) -> float:
-        """What selecting really spends: T times epsilon/2T, divided by the divisor of the scores."""
+        """Return the real loss of selecting: T times epsilon/2T, divided by the divisor of the scores."""
         return epsilon / 2 / SCORE_DIVISOR
 
     def measurement_loss(self, epsilon: float) -> float:
-        """What measuring really spends: T answers of sensitivity 1 at the program's scale."""
+        """Return the real loss of measuring: T answers of sensitivity 1 at the program's scale."""
         return float(self.rounds / self.scale(epsilon))
 
 

@@ -106,7 +106,7 @@ class Published:
         return int(self.counts.sum())
 
     def complete(self) -> Published:
-        """The rows that lack no value: 30 162 of the training file of UCI Adult."""
+        """Return the rows that lack no value: 30 162 of the training file of UCI Adult."""
         selected = np.ones(len(self.counts), dtype=bool)
         for values in self.columns.values():
             selected &= ~np.isin(np.array(values, dtype=object), UNKNOWN)
@@ -115,7 +115,7 @@ class Published:
         return Published(self.title, columns, self.counts[selected], self.stand_in)
 
     def numeric(self) -> tuple[str, ...]:
-        """The columns that hold nothing but numbers, in order."""
+        """Return the columns that hold nothing but numbers, in order."""
         return tuple(name for name, values in self.columns.items() if np.isfinite(_floats(values)).all())
 
     def numbers(self, named: Sequence[NamedColumn]) -> Floats:
@@ -155,7 +155,7 @@ class Published:
         return values.astype(np.int64), tuple(spans)
 
     def scaled(self, named: Sequence[NamedColumn]) -> Floats:
-        """The same, each column scaled from its bounds to [-1, 1].
+        """Return the same, each column scaled from its bounds to [-1, 1].
 
         Bounds that are not declared are read off the data, which a release must not do, and a lab on published data
         may.
@@ -170,7 +170,7 @@ class Published:
 
 
 def whole_span(column: NamedColumn, values: NDArray[np.number]) -> tuple[int, int]:
-    """The first and the last whole number of a column's bounds, or of its values where none are declared.
+    """Return the first and the last whole number of a column's bounds, or of its values where none are declared.
 
     Raises:
         InputError: these are too many to count each of them, or none.
@@ -187,7 +187,7 @@ def whole_span(column: NamedColumn, values: NDArray[np.number]) -> tuple[int, in
 
 
 def read(source: str, columns: Sequence[str] | None = None) -> Published:
-    """A table by its path or database address: these columns, or all.
+    """Return a table by its path or database address: these columns, or all.
 
     Raises:
         TableError: it cannot be read or lacks a column.
@@ -214,7 +214,7 @@ def refuse_own(names: Sequence[str], own: Sequence[str]) -> None:
 
 
 def census(columns: Sequence[str] | None = None) -> Published:
-    """The bundled synthetic census.
+    """Return the bundled synthetic census.
 
     Raises:
         InputError: none is bundled with this installation.
@@ -227,7 +227,7 @@ def census(columns: Sequence[str] | None = None) -> Published:
 
 
 def adult(source: str | None) -> Published:
-    """The table that is named, or else UCI Adult as it is fetched, or else the bundled synthetic census.
+    """Return the table that is named, or else UCI Adult as it is fetched, or else the bundled synthetic census.
 
     Raises:
         TableError: a table was named, and it cannot be read or lacks columns of UCI Adult.

@@ -52,7 +52,7 @@ class RecodingStudy:
     hierarchies: tuple[Hierarchy, ...]
 
     def lattice(self, k: int, allowed: int) -> Lattice:
-        """The recodings for one k and number of rows that may be suppressed."""
+        """Return the recodings for one k and number of rows that may be suppressed."""
         return Lattice(
             Problem(
                 data=self.data,
@@ -65,7 +65,7 @@ class RecodingStudy:
 
 
 def run(options: Options) -> LabResult:
-    """The published tables to the last digit, and the least loss beside them."""
+    """Return the published tables to the last digit, and the least loss beside them."""
     people = adult(options.data)
     rows = people.complete()
     hierarchies = _chosen(published_hierarchies(rows), options.columns)
@@ -159,7 +159,7 @@ def recoded(study: RecodingStudy, k: int, allowed: int) -> Table:
 
 
 def artefact(rows: Table) -> str:
-    """What the table says about a looser limit."""
+    """State what the table shows about a looser limit."""
     worse = [
         (before, after)
         for before, after in pairwise(rows)
@@ -177,7 +177,7 @@ def artefact(rows: Table) -> str:
 
 
 def misled(rows: Table) -> str:
-    """What the table says about ranking by heights."""
+    """State what the table shows about ranking by heights."""
     meaning = "F, the sum of level times hierarchy height, ranks the vectors of one height without computing a loss. "
     wrong = [row for row in rows if row["misled"]]
     if not wrong:
@@ -237,7 +237,7 @@ def losses(lattice: Lattice, vector: Vector) -> tuple[float, ...]:
 
 
 def _orders(study: RecodingStudy, k: int, allowed: int) -> Row:
-    """What each way to choose among the vectors of the lowest height finds."""
+    """Return the result of each way to choose among the vectors of the lowest height."""
     lattice = study.lattice(k, allowed)
     row: dict[str, str | int | float | bool | None] = {"k": k, "max_suppression": allowed}
     for order in TieBreak:

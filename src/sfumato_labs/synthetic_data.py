@@ -64,14 +64,14 @@ class ChapterStudy:
         return first, second
 
     def draw(self, release: Synthetic, rows: int | None = None) -> Counts:
-        """Counts of a sample of a release, in the shape of its attributes."""
+        """Return counts of a sample of a release, in the shape of its attributes."""
         codes = release.model.sample(self.random, rows)
         shape = release.model.domain.shape
         cells = np.ravel_multi_index(tuple(codes.T), shape)
         return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
 
     def histogram(self, total: BudgetShare | NoisyTotal) -> Synthetic:
-        """The honest table of ages."""
+        """Return the honest table of ages."""
         return histogram(self.vault, loss=self.loss, total=total, attributes=[self.names[0]])
 
     def one_way(self) -> Synthetic:
@@ -158,7 +158,7 @@ def _notes(runs: int, epsilons: Sequence[Fraction], *, published: bool) -> tuple
 
 
 def _table(options: Options) -> tuple[Published, Domain, Counts]:
-    """The table, the two columns, and its counts over them."""
+    """Return the table, the two columns, and its counts over them."""
     chosen = options.columns or (NamedColumn("age", (0, 99)), NamedColumn("occupation"))
     if len(chosen) != 2:  # noqa: PLR2004
         raise InputError("--columns are two: one of whole numbers, and one of categories", culprit=chosen)
@@ -314,7 +314,7 @@ def _row(study: ChapterStudy, statistic: str, method: str, true: float, answers:
 
 
 def _probability(study: ChapterStudy, runs: int) -> Table:
-    """The probability of the first cell by alphabet that anybody is in, which the chapter prints."""
+    """Return the probability of the first cell by alphabet that anybody is in, which the chapter prints."""
     labels = study.domain[study.names[1]].labels()
     number = int(np.flatnonzero(study.counts.any(axis=1))[0])
     held = [place for place in np.flatnonzero(study.counts[number]).tolist() if labels[place][:1].isalpha()]
@@ -357,7 +357,7 @@ def _sample_rows(study: ChapterStudy) -> Table:
 
 
 def _cross_table(study: ChapterStudy) -> Table:
-    """The first lines of the cross table that anybody is in: real, and as both programs release them."""
+    """Return the first lines of the cross table that anybody is in: real, and as both programs release them."""
     numbers, labels = (study.domain[name].labels() for name in study.names)
     tables = {"real": study.counts, "printed": study.chapter.two_way(), "honest": _cells(study.two_way())}
     head = np.flatnonzero(study.counts.any(axis=1))[:_HEAD].tolist()

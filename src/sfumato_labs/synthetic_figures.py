@@ -10,7 +10,7 @@ from sfumato_labs.lab import Plot, Row, Table
 
 
 def lesson(widths: Table) -> str:
-    """What wide ranges do to a histogram and to a direct answer, from the table of errors by width."""
+    """Draw the effect of wide ranges on a histogram and on a direct answer, from the table of errors by width."""
     narrow, wide = widths[0], widths[-1]
     return (
         f"A range of {wide['width']} values is {wide['histogram_percent']:.2g} % off as a sum of a histogram's cells "
@@ -78,7 +78,7 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
 
 
 def _apart(rows: Sequence[Row], table: str) -> float:
-    """The share of a table's rows that would have to move for the shares of the real one."""
+    """Return the share of a table's rows that would have to move for the shares of the real one."""
     own, real = (max(sum(_number(row, each) for row in rows), 1.0) for each in (table, "real"))
     return sum(abs(_number(row, table) / own - _number(row, "real") / real) for row in rows) / 2
 

@@ -87,7 +87,7 @@ def _short_keys(
 
 
 def group(keys: Keys) -> KeyClasses:
-    """Number the distinct keys in ascending order."""
+    """Assign numbers to the distinct keys in ascending order."""
     tuples = len(keys.values)
     if keys.bound <= DENSE * tuples:
         member = np.full(keys.bound, -1, dtype=np.int64)
@@ -315,7 +315,7 @@ def from_groups(
 
 
 def _among_people(units: TupleUnits, population: SparseTable, grouping: KeyClasses) -> TupleUnits:
-    """Number the units' tuples anew among those of table and population, the table's first in ``grouping``."""
+    """Renumber the units' tuples among the tuples of table and population, the table's first in ``grouping``."""
     table = len(grouping.classes) - len(population.counts)
     people = None if population.units is None else (grouping.classes[table:], population.units)
     return replace(units, tuples=grouping.classes[:table][units.tuples], people=people)

@@ -24,7 +24,7 @@ _DOMAINS = {
 
 
 def domain(name: str) -> Domain:
-    """The accepted description of a bundled or fetched table.
+    """Return the accepted description of a bundled or fetched table.
 
     Raises:
         InputError: no table of that name.
@@ -38,7 +38,7 @@ def domain(name: str) -> Domain:
 
 
 def domain_text(name: str) -> str:
-    """The YAML document of a bundled domain.
+    """Return the YAML document of a bundled domain.
 
     Raises:
         InputError: no table of that name.
@@ -49,7 +49,7 @@ def domain_text(name: str) -> str:
 
 
 def census() -> pa.Table:
-    """A synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` says what it promises.
+    """Return a synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` says what it promises.
 
     >>> census().num_rows > 30_000
     True
@@ -61,7 +61,7 @@ def census() -> pa.Table:
 
 
 def census_release() -> dict[str, Any]:
-    """What the synthetic census promises, what it cost, and the command that made it.
+    """Return the guarantee of the synthetic census, its privacy loss, and the command that made it.
 
     >>> census_release()["guarantee"].startswith("differential privacy with epsilon = 4")
     True
@@ -88,12 +88,12 @@ def hospital() -> dict[str, pa.Table]:
 
 
 def hospital_schema() -> str:
-    """The YAML document of the schema of :func:`hospital`."""
+    """Return the YAML document of the schema of :func:`hospital`."""
     return _text("hospital.yaml")
 
 
 def hospital_release() -> dict[str, Any]:
-    """What the tables of the hospital promise, what that cost, and how they were made.
+    """Return the guarantee of the tables of the hospital, their privacy loss, and how they were made.
 
     >>> hospital_release()["guarantee"].startswith("differential privacy with epsilon = 4")
     True
@@ -122,7 +122,7 @@ def child_mental_health() -> pa.Table:
 
 
 def child_mental_health_queries() -> tuple[tuple[int, int], ...]:
-    """The sixty published ranges of age, inclusive on both sides, in their published order.
+    """Return the sixty published ranges of age, inclusive on both sides, in their published order.
 
     >>> child_mental_health_queries()[0]
     (6, 7)
@@ -136,7 +136,7 @@ def medical() -> pa.Table:
 
 
 def medical_neighbour() -> pa.Table:
-    """The same without one patient of the second band."""
+    """Return the same without one patient of the second band."""
     return _medical(1)
 
 
@@ -147,7 +147,7 @@ def zoo() -> pa.Table:
 
 
 def zoo_neighbour() -> pa.Table:
-    """The same without Dugong."""
+    """Return the same without Dugong."""
     table = zoo()
     return table.filter(pa.array([name != "Dugong" for name in table["animal"].to_pylist()]))
 

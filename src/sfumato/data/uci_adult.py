@@ -36,7 +36,7 @@ _SECONDS = 30
 
 
 def adult(path: str | Path | None = None) -> pa.Table:
-    """The 32 561 training rows: from a local CSV with a header, or fetched, checked and cached.
+    """Return the 32 561 training rows: from a local CSV with a header, or fetched, checked and cached.
 
     Raises:
         TableError: the file cannot be read or lacks columns; or the source is out of reach, or serves
@@ -46,7 +46,7 @@ def adult(path: str | Path | None = None) -> pa.Table:
 
 
 def read(path: str | Path) -> pa.Table:
-    """A local copy with the header that :data:`COLUMNS` lists.
+    """Return a local copy with the header that :data:`COLUMNS` lists.
 
     Raises:
         TableError: the file cannot be read or lacks columns.
@@ -61,14 +61,14 @@ def read(path: str | Path) -> pa.Table:
 
 
 def parse(content: bytes) -> pa.Table:
-    """The rows of the original file: no header, a blank after each comma."""
+    """Return the rows of the original file: no header, a blank after each comma."""
     text = "\n".join(line.replace(", ", ",") for line in content.decode("utf-8").splitlines() if line.strip())
     options = arrow_csv.ReadOptions(column_names=list(COLUMNS))
     return arrow_csv.read_csv(pa.BufferReader(text.encode()), read_options=options)
 
 
 def cached(url: str, sha256: str) -> bytes:
-    """The file behind ``url``, from the user's cache where it is there and whole."""
+    """Return the file behind ``url``, from the user's cache where it is there and whole."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfumato" / f"{sha256}.data"
     if cache.is_file() and _digest(content := cache.read_bytes()) == sha256:
         return content
@@ -85,7 +85,7 @@ def cached(url: str, sha256: str) -> bytes:
 
 
 def fetch(url: str) -> bytes:
-    """What the address serves.
+    """Return the bytes at the address.
 
     Raises:
         TableError: it is out of reach.

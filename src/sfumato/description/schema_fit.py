@@ -150,7 +150,7 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
 
 
 def _files(places: Sequence[str]) -> dict[str, Path]:
-    """The files of the tables, by the names that statements and the folder know them by."""
+    """Return the files of the tables, by the names that statements and the folder know them by."""
     if any("://" in place for place in places):
         raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
     if len(places) == 1 and Path(places[0]).is_file():
@@ -176,6 +176,6 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
 
 
 def _word(text: str) -> str:
-    """A name that a schema may have."""
+    """Return a name that a schema may have."""
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return word if word and not word[0].isdigit() else f"schema_{word}".rstrip("_")

@@ -371,7 +371,7 @@ class Date(_Periods):
         return max(self.first, self.by.first_day(period)), min(self.last, last)
 
     def span(self, code: int) -> tuple[int, int]:
-        """The day that a declared cell begins with, as Python counts days, and the one after its last."""
+        """Return the day that a declared cell begins with, as Python counts days, and the one after its last."""
         low, high = self.bounds(code)
         return low.toordinal(), high.toordinal() + 1
 
@@ -419,7 +419,7 @@ class Timestamp(_Periods):
         return datetime.min + low, datetime.min + high  # noqa: DTZ901 - what clocks show has no zone
 
     def span(self, code: int) -> tuple[int, int]:
-        """The same as seconds that a clock would have gone since the midnight of day 0."""
+        """Return the same as seconds that a clock would have gone since the midnight of day 0."""
         period = self.periods[0] + code
         if self.by is Grain.HOUR:
             return period * HOUR, (period + 1) * HOUR

@@ -37,7 +37,7 @@ class Grain(StrEnum):
     YEAR = "year"
 
     def of(self, day: date, hour: int = 0) -> int:
-        """The number of the period that holds an hour of a day.
+        """Return the number of the period that holds an hour of a day.
 
         >>> Grain.MONTH.of(date(2024, 2, 29)) - Grain.MONTH.of(date(2023, 12, 31))
         2
@@ -57,7 +57,7 @@ class Grain(StrEnum):
                 return day.year
 
     def first_day(self, period: int) -> date:
-        """The day with which a period begins, or that an hour is of."""
+        """Return the day with which a period begins, or that an hour is of."""
         match self:
             case Grain.HOUR:
                 return date.fromordinal(period // _HOURS)
@@ -163,7 +163,7 @@ class CalendarMap:
 
 
 def maps(by: Grain) -> tuple[str, ...]:
-    """The names of the maps of a grain's periods.
+    """Return the names of the maps of a grain's periods.
 
     >>> maps(Grain.WEEK), maps(Grain.QUARTER)
     (('week', 'week_of_year', 'isoyear'), ('quarter', 'year', 'quarter_of_year'))
@@ -172,7 +172,7 @@ def maps(by: Grain) -> tuple[str, ...]:
 
 
 def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
-    """The map called so of the periods ``first`` to ``last``.
+    """Return the map called so of the periods ``first`` to ``last``.
 
     Raises:
         DomainError: the periods have no such map.
@@ -202,7 +202,7 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
 
 
 def _numbers(number: Callable[[date, int], int], by: Grain, first: int, last: int) -> NDArray[np.int64]:
-    """A number of each of some periods, by its first day and, of hours, by its hour."""
+    """Return a number of each of some periods, by its first day and, of hours, by its hour."""
     import numpy as np
 
     if by is not Grain.HOUR:
@@ -215,7 +215,7 @@ def _numbers(number: Callable[[date, int], int], by: Grain, first: int, last: in
 
 
 def known_part(by: Grain, part: str) -> str:
-    """The map that ``EXTRACT(part FROM date)`` asks for.
+    """Return the map that ``EXTRACT(part FROM date)`` asks for.
 
     Raises:
         DomainError: it is no part, or not one that the grain decides.
@@ -230,7 +230,7 @@ def known_part(by: Grain, part: str) -> str:
 
 
 def known_period(part: str) -> Grain:
-    """The longer period that ``DATE_TRUNC(part, date)`` asks for.
+    """Return the longer period that ``DATE_TRUNC(part, date)`` asks for.
 
     Raises:
         DomainError: there is none called so.

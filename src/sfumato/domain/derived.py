@@ -310,7 +310,7 @@ def _label(label: object, at: str) -> str | None:
 
 
 def read_of_unit(document: object) -> tuple[OfUnit, ...]:
-    """The facts about units that the document says.
+    """Return the facts about units that the document says.
 
     Raises:
         DomainError: it does not follow the format; the message names the place.
@@ -349,7 +349,7 @@ _EXACT = 8  # rows of a unit up to which each number of them has a weight of its
 
 
 def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
-    """An attribute with the cells of another, by their codes, and at the end a cell for "there is none".
+    """Return an attribute with the cells of another, by their codes, and at the end a cell for "there is none".
 
     >>> from sfumato.domain import Real
     >>> coded(Real(name="dose", edges=(0.0, 1.0, 5.0), unknown=Unknown.CLAMP), "first.dose", none=True).labels()

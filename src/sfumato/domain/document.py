@@ -48,7 +48,7 @@ def load(path: str | Path) -> Domain:
 
 
 def dump(domain: Domain) -> str:
-    """The YAML document of a domain; ``parse`` reads it back to an equal domain."""
+    """Return the YAML document of a domain; ``parse`` reads it back to an equal domain."""
     return write_yaml(domain.describe())
 
 
@@ -153,7 +153,7 @@ def _with_changes(text: str, changes: Sequence[tuple[int, int, str]], acceptance
 
 @cache
 def schema() -> dict[str, Any]:
-    """The published JSON Schema of domain documents."""
+    """Return the published JSON Schema of domain documents."""
     text = resources.files("sfumato.domain").joinpath("domain.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
@@ -212,7 +212,7 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
 
 
 def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - JSON
-    """The unit that a document states, of the form that the schema has.
+    """Return the unit that a document states, of the form that the schema has.
 
     Args:
         document: ``row``, or the id, its rows and its bounds by groups.
@@ -230,7 +230,7 @@ def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN40
 
 
 def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
-    """The document with its days as text, as YAML has a type of its own for them.
+    """Return the document with its days as text, as YAML has a type of its own for them.
 
     Raises:
         DomainError: a date without its first or last day, as drafts leave it.
@@ -266,7 +266,7 @@ def _text_of_day(value: object) -> object:
 def _hierarchies(
     document: dict[str, Any], attributes: tuple[Attribute, ...], folder: Path | None
 ) -> tuple[Hierarchy, ...]:
-    """The hierarchies that a document spells out, names the files of, or leaves to be drafted."""
+    """Return the hierarchies that a document spells out, names the files of, or leaves to be drafted."""
     from sfumato.domain.hierarchy import Hierarchy, draft
 
     by_name = {attribute.name: attribute for attribute in attributes}

@@ -158,7 +158,7 @@ def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
 
 
 def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
-    """The cells of a calendar map, after which those for missing and unknown values stay as they are."""
+    """Return the cells of a calendar map, after which those for missing and unknown values stay as they are."""
     periods = calendar_map(name, attribute.by, *attribute.periods)
     extra = range(len(periods.labels), len(periods.labels) + attribute.size - attribute.declared)
     more = map(attribute.label, range(attribute.declared, attribute.size))
@@ -285,7 +285,7 @@ class Domain(Shared):
             ) from None
 
     def project(self, names: Iterable[str]) -> Domain:
-        """The domain of a marginal: the named attributes in the order given, and the bounds by groups of these."""
+        """Return the domain of a marginal: the named attributes in the given order, and the bounds by their groups."""
         chosen = tuple(names)
         hierarchies = tuple(hierarchy for hierarchy in self.hierarchies if hierarchy.attribute in chosen)
         bounds = [bound for bound in self.unit.per if all(self.grouping(name).attribute in chosen for name in bound.by)]
@@ -354,7 +354,7 @@ class Domain(Shared):
         return table + html_note(f"Unit: {self.unit}") + html_note(f"State: {state}")
 
     def accepted(self) -> Domain:
-        """The same description, no longer a draft."""
+        """Return the same description, no longer a draft."""
         return replace(self, draft=False)
 
     @property
@@ -401,7 +401,7 @@ class Domain(Shared):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """The document of the domain as plain dictionaries and lists."""
+        """Return the document of the domain as plain dictionaries and lists."""
         document = _with_shared_codes(self._described(draft=self.draft))
         if self.csv is not None:
             changed = {key: value for key, value in asdict(self.csv).items() if value != getattr(CsvFormat(), key)}
@@ -456,7 +456,7 @@ def _grouping(domain: Domain, name: str) -> Grouping:
 
 
 def numeric(domain: Domain, name: str) -> Numeric:
-    """An attribute that has numbers.
+    """Return an attribute that has numbers.
 
     Raises:
         QueryError: it has categories or dates.

@@ -459,7 +459,9 @@ def row_above(schema: Schema, table: SchemaTable) -> str | None:
 
 
 def _chained(schema: Schema) -> list[SchemaTable]:
-    """The private tables with attributes whose rows belong to a unit through such tables, each after the one above."""
+    """Return the private tables with attributes whose rows belong to a unit through such tables, each after the one
+    above.
+    """
     held = [each for each in schema if not each.public and each.name != schema.units and each.attributes]
     chained = [each for each in held if row_above(schema, each) is None]
     for above in chained:

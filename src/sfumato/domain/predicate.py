@@ -220,7 +220,7 @@ class Predicate(ABC):
 
     @abstractmethod
     def fold(self, how: Fold[T]) -> T:
-        """The condition put together from its parts, innermost first; each is made when it is asked for."""
+        """Return the condition put together from its parts, innermost first; each is made when it is asked for."""
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -351,7 +351,7 @@ _JSON = Fold[dict[str, Anything]](
 
 
 def named(predicate: Predicate | None) -> frozenset[str]:
-    """The attributes that a condition looks at, none without a condition."""
+    """Return the attributes that a condition looks at, none without a condition."""
     return frozenset() if predicate is None else predicate.attributes
 
 

@@ -327,7 +327,7 @@ class Schema:
         return table + html_note(f"Unit: one {self.id} of {self.name}") + html_note(state)
 
     def describe(self) -> dict[str, Any]:
-        """The document as plain dictionaries and lists."""
+        """Return the document as plain dictionaries and lists."""
         return {
             "sfumato": VERSION,
             "schema": self.name,
@@ -377,7 +377,7 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def dump_schema(schema: Schema) -> str:
-    """The YAML document of a schema; :func:`parse_schema` reads it back to an equal schema."""
+    """Return the YAML document of a schema; :func:`parse_schema` reads it back to an equal schema."""
     return write_yaml(schema.describe())
 
 

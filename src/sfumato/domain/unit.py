@@ -50,7 +50,7 @@ class GroupBound:
 
     @staticmethod
     def named(name: str, *, rows: int, groups: int | None = None) -> GroupBound:
-        """The bound of groupings that a document writes with commas between."""
+        """Return the bound of groupings that a document writes with commas between."""
         return GroupBound(tuple(_BETWEEN.split(name.strip())), rows=rows, groups=groups)
 
     def describe(self) -> int | dict[str, int]:
@@ -142,7 +142,7 @@ class Unit:
         return Unit()
 
     def bounded(self, *, rows: int, per: Sequence[GroupBound]) -> Unit:
-        """The same unit under other bounds."""
+        """Return the same unit under other bounds."""
         return Unit(self.column, rows, per, schema=self.schema)
 
     @property

@@ -59,7 +59,7 @@ class RowTruth(UnitAggregate):
     false: Predicate | None = field(default=None, metadata=LATER_FIELD)
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """True or false, or missing."""
+        """Return true, false or missing."""
         for each in named(self.where) | named(self.false):
             source.domain.index(each)
         return Categorical(name=name, values=(False, True), unknown=Unknown.DROP, nullable=self.false is not None)

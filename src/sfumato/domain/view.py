@@ -281,7 +281,7 @@ class UnitAggregate(ABC):
 
     @abstractmethod
     def attribute(self, name: str, source: View) -> Attribute:
-        """The attribute that it becomes.
+        """Return the attribute that it becomes.
 
         Raises:
             QueryError: the view has nothing that it could be computed of.
@@ -300,7 +300,7 @@ class RowCount(UnitAggregate):
             raise QueryError("a number of rows of a unit is clamped to a whole number from 1 on", culprit=self.maximum)
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """A whole number from 0 on."""
+        """Return a whole number from 0 on."""
         if isinstance(self.of, str):
             source.domain.index(self.of)
         elif self.of is not None:
@@ -335,7 +335,7 @@ class UnitSum(UnitAggregate):
             raise QueryError("the sum of no value lies within the bounds of the sum", culprit=self)
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """A number within the bounds."""
+        """Return a number within the bounds."""
         added = source.domain[self.of]
         if isinstance(added, Integer):
             if self.low.denominator != 1 or self.high.denominator != 1:
@@ -477,7 +477,7 @@ def one_row_bounds(unit: Unit, view: PerUnit) -> Unit:
 
 
 def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
-    """A part of a tree as JSON values; a table goes by its name and cells."""
+    """Return a part of a tree as JSON values; a table goes by its name and cells."""
     if isinstance(part, SchemaTable):
         cells = {each.name: each.describe() for each in part.attributes}
         ties = {link.column: link.table for link in part.links}

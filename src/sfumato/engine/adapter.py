@@ -124,7 +124,7 @@ class JoinEngine(Protocol):
         ...
 
     def columns(self, name: str) -> Mapping[str, Column]:
-        """The columns of a raw table, by name."""
+        """Return the columns of a raw table, by name."""
         ...
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
@@ -140,7 +140,7 @@ class JoinEngine(Protocol):
         ...
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """The rows of a small result."""
+        """Return the rows of a small result."""
         ...
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
@@ -160,7 +160,7 @@ class JoinEngine(Protocol):
         ...
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """The rows of a view, or of a derived table, bounded."""
+        """Return the rows of a view, or of a derived table, bounded."""
         ...
 
 

@@ -85,7 +85,7 @@ class KeptColumns:
         bounds: tuple[int, int],
         where: Predicate | None,
     ) -> Counts | None:
-        """Sums of k^0 .. k^degree over each cell of ``by``, shape ``(cells, degree + 1)``.
+        """Return sums of k^0 .. k^degree over each cell of ``by``, shape ``(cells, degree + 1)``.
 
         k is the value in units, rounded half to even and clipped to ``bounds``, less the lower of them.
         """

@@ -26,7 +26,7 @@ from sfumato.engine.encoding import RowEncoding, bin_number, stored_values, vani
 
 
 def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
-    """The rows of an encoded ``relation`` that are kept.
+    """Return the rows of an encoded ``relation`` that are kept.
 
     Args:
         relation: what stands after FROM; holds whole units.
@@ -37,7 +37,7 @@ def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str
 
 
 def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
-    """Encoded rows of a relation that carry ``raw`` columns along, bounded where the unit has an id; one statement."""
+    """Return a statement for the encoded rows of a relation with its ``raw`` columns, bounded if the unit has an id."""
     select = encoding.select(relation, raw)
     if encoding.domain.unit.column is None:
         return select
@@ -60,7 +60,8 @@ def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) 
 
 
 def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> str:
-    """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
+    """Return the number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one
+    unit.
 
     Args:
         relation: an encoded relation; holds whole units.
@@ -76,7 +77,7 @@ def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> 
 
 
 def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
-    """The rows up to the comparison of their place within the unit."""
+    """Return the rows up to the comparison of their place within the unit."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
     cells = {f"a{place}": cell_number(encoding, bound.by) for place, bound in enumerate(per)}
     drawn = in_drawn_order(relation, columns, row_content(encoding), encoding.dialect, more=cells)
@@ -144,7 +145,9 @@ def _numbered(drawn: str, listed: str) -> str:
 
 
 def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, bound: GroupBound) -> str:
-    """The rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still kept."""
+    """Return the rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still
+    kept.
+    """
     cell = f"a{number}"
     if bound.groups is not None:
         drawn = f"SELECT {carried}, kept, {cell_digest(encoding, cell)} AS cell_draw FROM ({rows}) AS every_row"
@@ -164,7 +167,7 @@ def cell_digest(encoding: RowEncoding, cell: str) -> str:
 
 
 def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
-    """The number of the cell that an encoded row is in, of all cells of some groupings together."""
+    """Return the number of the cell that an encoded row is in, of all cells of some groupings together."""
     number = "0"
     for name in by:
         grouping = encoding.domain.grouping(name)
@@ -175,13 +178,13 @@ def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
 
 
 def _mapped(code: str, cells: Sequence[int]) -> str:
-    """The cell of a code: a balanced tree over runs of neighbouring codes of one cell."""
+    """Return the cell of a code: a balanced tree over runs of neighbouring codes of one cell."""
     starts = [place for place, cell in enumerate(cells) if not place or cells[place - 1] != cell]
     return bin_number(code, starts, [cells[start] for start in starts])
 
 
 def fewest_cut(unit: Unit) -> int:
-    """The number of rows of one unit up to which no bound can take any of them away."""
+    """Return the number of rows of one unit up to which no bound can take any of them away."""
     bounds = [most for bound in unit.per for most in (bound.rows, bound.groups)]
     return min(most for most in (unit.rows, *bounds) if most is not None)
 

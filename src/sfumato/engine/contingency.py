@@ -60,11 +60,11 @@ class CoverPlan:
     source: tuple[int, ...]
 
     def cells(self, cover: int) -> int:
-        """Number of cells of a cover."""
+        """Return the number of cells of a cover."""
         return math.prod(self.shape[axis] for axis in self.covers[cover])
 
     def project(self, tables: Sequence[Counts]) -> tuple[Counts, ...]:
-        """The marginals, flat in C order in the order of ``cliques``, from one flat table a cover."""
+        """Return the marginals, flat in C order in the order of ``cliques``, from one flat table a cover."""
         return tuple(
             marginal(tables[index], self.covers[index], clique, self.shape)
             for clique, index in zip(self.cliques, self.source, strict=True)
@@ -135,7 +135,7 @@ def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) ->
 
 
 def _sources(cliques: tuple[_Clique, ...], covers: tuple[_Clique, ...]) -> tuple[int, ...]:
-    """The smallest cover that contains each clique; covers are few enough to look at all."""
+    """Return the smallest cover that contains each clique; covers are few enough to look at all."""
     member = [frozenset(cover) for cover in covers]
     by_axis: dict[int, set[int]] = {}
     for index, cover in enumerate(covers):
@@ -255,7 +255,7 @@ def _refuse_foreign(domain: Domain, part: Among) -> int:
 
 
 def condition(predicate: Predicate | None, domain: Domain) -> str:
-    """SQL over columns ``c0, c1, …``.
+    """Return SQL over columns ``c0, c1, …``.
 
     Raises:
         QueryError: a code outside its attribute.
@@ -278,7 +278,7 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
 
 
 def _within(column: str, codes: CodeRanges) -> str:
-    """SQL that holds at some codes.
+    """Return an SQL condition that is true at the given codes.
 
     >>> _within("c0", CodeRanges.of([1, 2, 3, 7]))
     '(c0 IN (7) OR c0 BETWEEN 1 AND 3)'
@@ -375,7 +375,7 @@ class CellStatements:
         return f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
 
     def _rows(self, *more: str) -> str:
-        """The number of each row's cell, mixed radix.  Codes are widened, as the smallest types would overflow."""
+        """Return the number of each row's cell, mixed radix. Codes are widened because small types would overflow."""
         number = "0"
         for name in self.by:
             code = self.dialect.integer(f"c{self.domain.index(name)}")
@@ -416,7 +416,7 @@ def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
 
 
 def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tuple[int, int]:
-    """The bounds of :func:`fixed_bounds`, where sums of powers of what lies above the lower one fit.
+    """Return the bounds of :func:`fixed_bounds`, where sums of powers of what lies above the lower one fit.
 
     Raises:
         QueryError: as there.

@@ -66,7 +66,7 @@ class CsvFile:
         return repr(("csv", delimiter(self.path, self.format), self.format))
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
-        """A ``read_csv`` that leaves nothing to guess."""
+        """Return a ``read_csv`` that leaves nothing to guess."""
         path, packed = (self.path, is_gzip(self.path)) if is_utf8(self.format) else (self._in_utf8, False)
         names = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.headers)
         read = (
@@ -203,7 +203,7 @@ def is_utf8(form: CsvFormat) -> bool:
 
 
 def opened(path: Path, encoding: str) -> IO[str]:
-    """The text of a file, without the mark of its encoding."""
+    """Return the text of a file, without the mark of its encoding."""
     raw: Any = gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # noqa: SIM115 - closed with the text
     plain = codecs.lookup(encoding).name == "utf-8"
     return io.TextIOWrapper(raw, encoding="utf-8-sig" if plain else encoding, errors="strict", newline="")
@@ -223,7 +223,7 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def read_text(stream: IO[str], path: Path, encoding: str) -> str:
-    """The next part of a text.
+    """Return the next part of a text.
 
     Raises:
         TableError: it is not in that encoding.
@@ -241,10 +241,10 @@ def _not_text(path: Path, encoding: str) -> TableError:
 
 
 def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) -> None:
-    """A header of one name that another delimiter would divide was written with that one.
+    """Refuse a header of one name that contains another delimiter: the file was written with that delimiter.
 
     Raises:
-        TableError: so it is.
+        TableError: another delimiter divides the header.
     """
     if len(header) > 1 or form.delimiter is not None:
         return
@@ -416,7 +416,8 @@ def _numerals(records: list[list[str]], form: CsvFormat) -> CsvFormat:
 
 
 def in_numbers(texts: pa.ChunkedArray, form: CsvFormat) -> pa.ChunkedArray:
-    """A column of text in numbers where every value is a numeral as the format writes it; other text stays as it is.
+    """Return a column of text in numbers where every value is a numeral as the format writes it; other text stays as it
+    is.
 
     >>> in_numbers(pa.chunked_array([["1.234,5", "7", None]]), CsvFormat(decimal=",", thousands=".")).to_pylist()
     [1234.5, 7.0, None]

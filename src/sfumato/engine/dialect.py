@@ -14,7 +14,7 @@ from sfumato.engine.port import Column, ColumnKind
 
 
 def numeral(decimal: str, thousands: str) -> str:
-    """The pattern of numbers that every engine reads as the same finite double: no words, nothing near overflow.
+    """Return the pattern of numbers that every engine reads as the same finite double: no words, nothing near overflow.
 
     >>> import re
     >>> bool(re.fullmatch(numeral(",", "."), "1.234,5")), bool(re.fullmatch(numeral(".", ""), " 39"))
@@ -61,50 +61,50 @@ class Dialect(Protocol):
         ...
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
         ...
 
     def string(self, value: str) -> str:
-        """A text literal."""
+        """Return a text literal."""
         ...
 
     def text(self, expression: str) -> str:
-        """The expression as text, compared byte by byte: no collation, no padding."""
+        """Return the expression as text, compared byte by byte: no collation, no padding."""
         ...
 
     def telling(self, column: Column) -> str:
-        """A column as text that differs wherever its values do, in the engine's own spelling."""
+        """Return a column as text that differs wherever its values do, in the engine's own spelling."""
         ...
 
     def exact(self, column: Column) -> str:
-        """A column of any type as text that differs if its values do, in whatever spelling is cheap."""
+        """Return a column of any type as text that differs if its values do, in whatever spelling is cheap."""
         ...
 
     def timestamp(self, column: Column) -> str:
-        """A column of time stamps as text of ISO 8601; with its distance to UTC where it holds moments."""
+        """Return a column of time stamps as text of ISO 8601; with its distance to UTC where it holds moments."""
         ...
 
     def computed_once(self, select: str) -> str:
-        """A subquery that the engine does not write into each place where a column of it is named."""
+        """Return a subquery that the engine does not write into each place where a column of it is named."""
         ...
 
     def double(self, expression: str) -> str:
-        """The expression as a 64-bit float, correctly rounded."""
+        """Return the expression as a 64-bit float, correctly rounded."""
         ...
 
     def decimal(self, name: str) -> str:
-        """A decimal column as a double, by way of text, as engines convert it directly with an error.
+        """Return a decimal column as a double, by way of text, as engines convert it directly with an error.
 
         A number beyond all doubles is infinite.  A number that is too small for a double is 0.
         """
         ...
 
     def integer(self, expression: str) -> str:
-        """A whole double, or any integer, as a signed 64-bit integer."""
+        """Return a whole double, or any integer, as a signed 64-bit integer."""
         ...
 
     def code(self, expression: str, cells: int) -> str:
-        """The expression in the smallest type that holds ``0 .. cells - 1``."""
+        """Return the expression in the smallest type that holds ``0 .. cells - 1``."""
         ...
 
     def matches(self, expression: str, pattern: str) -> str:
@@ -128,7 +128,7 @@ class Dialect(Protocol):
         ...
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
-        """The code of a text, or NULL."""
+        """Return the code of a text, or NULL."""
         ...
 
 
@@ -148,7 +148,7 @@ def number(dialect: Dialect, column: Column) -> str:
 
 
 def plain(dialect: Dialect, column: Column) -> str:
-    """A column of text whose numbers are written without thousands and with a decimal point."""
+    """Return a column of text whose numbers are written without thousands and with a decimal point."""
     text = dialect.text(dialect.name(column.name))
     if column.thousands:
         text = f"REPLACE({text}, {dialect.string(column.thousands)}, '')"
@@ -164,7 +164,7 @@ def missing(dialect: Dialect, column: Column) -> str:
 
 
 def identity(dialect: Dialect, column: Column) -> str:
-    """An id of a unit as a text that only equal ids share, of at most ``LONGEST_ID`` characters.
+    """Return an id of a unit as a text that only equal ids share, of at most ``LONGEST_ID`` characters.
 
     What is longer becomes its SHA-256, filled up to that length, which no other id has.
     """
@@ -174,7 +174,7 @@ def identity(dialect: Dialect, column: Column) -> str:
 
 
 def canonical_text(dialect: Dialect, column: Column) -> str:
-    """A column as text in one spelling on every engine; whole reals are spelled as integers, others are NULL."""
+    """Return a column as text in one spelling on every engine; whole reals are spelled as integers, others are NULL."""
     if column.kind is not ColumnKind.REAL:
         return dialect.text(dialect.name(column.name))
     value = number(dialect, column)
@@ -240,7 +240,7 @@ def read_date(dialect: Dialect, column: Column, attribute: Dated, place: int) ->
 
 
 def _day(dialect: Dialect, column: Column, attribute: Dated) -> str | None:
-    """The number of the day where the engine tells it of a date as it is, and nothing else is asked of it."""
+    """Return the number of the day where the engine tells it of a date as it is, and nothing else is asked of it."""
     if not isinstance(attribute, Date) or attribute.by not in (Grain.DAY, Grain.WEEK):
         return None
     return dialect.day(column) if column.kind is ColumnKind.DATE else None
@@ -268,7 +268,7 @@ def date_bounds(attribute: Dated) -> tuple[int, int]:
 
 
 def date_cell(dialect: Dialect, attribute: Dated, place: int) -> str:
-    """The code of what is within :func:`bounds`."""
+    """Return the code of what is within :func:`bounds`."""
     by, (first, _) = attribute.by, attribute.periods
     value, unit = f"n{place}", 1 if isinstance(attribute, Date) else DAY
     match by:
@@ -297,7 +297,7 @@ _PLACES = ((1, 4), (6, 2), (9, 2))
 
 
 def _days(packed: str) -> str:
-    """The day as Python counts days.  Years and months are counted from March on, so that leap days come last."""
+    """Return the day as Python counts days. Years and months are counted from March on, so that leap days come last."""
 
     def quotient(divisor: int) -> str:
         return f"FLOOR({packed} / {divisor}e0)"

@@ -70,7 +70,7 @@ class EncodedStore(Protocol):
         ...
 
     def query(self, statement: str) -> pa.Table:
-        """The result of a SELECT over ``relation``: never rows of the table, always groups of them."""
+        """Return the result of a SELECT over ``relation``: never rows of the table, always groups of them."""
         ...
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
@@ -188,11 +188,11 @@ class EncodedRows:
         self._store.ready()
 
     def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
-        """The same rows, with tables derived of the same units, which are part of what the version names."""
+        """Return the same rows, with tables derived of the same units, which are part of what the version names."""
         return EncodedRows(self._store, self.table, self._columns, derived=tables)
 
     def derived(self, name: str) -> Encoded:
-        """The rows of a table that was derived of the same units.
+        """Return the rows of a table that was derived of the same units.
 
         Raises:
             TableError: none was.
@@ -217,11 +217,11 @@ class EncodedRows:
         return tuple(Exact(counts) for counts in plan.project(tables))
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
-        """The contingency table of ``attributes`` without its empty cells."""
+        """Return the contingency table of ``attributes`` without its empty cells."""
         return Exact(self._grouped(attributes, where, by_unit=False))
 
     def unit_groups(self, attributes: tuple[str, ...]) -> Exact[SparseTable]:
-        """The contingency table of ``attributes``, with the unit of each group."""
+        """Return the contingency table of ``attributes``, with the unit of each group."""
         if self.domain.unit.column is None:
             raise QueryError("every row is a unit of its own here", culprit=attributes)
         return Exact(self._grouped(attributes, None, by_unit=True))
@@ -251,7 +251,7 @@ class EncodedRows:
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
+        """Return sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
         size, bounds = self._checked_cells(by, where), power_bounds(self.domain, value, unit, degree)
         held = (
             None
@@ -268,13 +268,13 @@ class EncodedRows:
         return Exact(sums.reshape(-1))
 
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
-        """Number of distinct units with a row in each cell of ``by``."""
+        """Return the number of distinct units with a row in each cell of ``by``."""
         return self._dense(self._statements(by, where).units(), self._cells(by))
 
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
+        """Return counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
         cells, numbers = self._checked_cells(by, where), increasing(edges)
         numeric(self.domain, value)
         held = None if self._columns is None else self._columns.bins(value, numbers, by, where)
@@ -283,13 +283,13 @@ class EncodedRows:
         return self._dense(self._statements(by, where).bins(value, numbers), cells * (len(edges) - 1))
 
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
-        """Number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
+        """Return the number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
         condition(where, self.domain)
         rows = 0 if self.domain.unit.column is None else self.store.dropped(most, where)
         return Exact(np.array([rows], dtype=np.int64))
 
     def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
-        """Number of units of so large a size, before any bound on them."""
+        """Return the number of units of so large a size, before any bound on them."""
         if self.domain.unit.column is None:
             raise QueryError("every row is a unit of its own here", culprit=starts)
         sizes = np.zeros(len(starts), dtype=np.int64)
@@ -324,7 +324,7 @@ class EncodedRows:
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
 
     def rows_before_drop(self) -> Exact[int]:
-        """Number of rows before the domain drops any."""
+        """Return the number of rows before the domain drops any."""
         unit = self.domain.unit
         if not unit.per:
             return self._rows(unit)
@@ -332,7 +332,7 @@ class EncodedRows:
         return Exact(reveal(owned) - int(reveal(self.dropped(_EVERY_ROW))[0]))
 
     def unbounded(self) -> Exact[int]:
-        """Number of all rows."""
+        """Return the number of all rows."""
         return self._rows(Unit.row())
 
     def held(self, column: str) -> Exact[pa.Table]:
@@ -342,7 +342,7 @@ class EncodedRows:
         return every.keys((column,))
 
     def _rows(self, unit: Unit) -> Exact[int]:
-        """Number of rows under a unit."""
+        """Return the number of rows under a unit."""
         return Exact(int(reveal(self._loose(unit).marginals([()])[0]).sum()))
 
     def _loose(self, unit: Unit) -> Encoded:
@@ -363,7 +363,7 @@ class EncodedRows:
         self.store.recode(self._checked(recode), raw, out)
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The text columns of a written file, read back."""
+        """Return the text columns of a written file, read back."""
         return Exact(self.store.written(out, names))
 
     def _checked(self, recode: Recode) -> Recode:
@@ -393,7 +393,7 @@ class EncodedRows:
         return cells
 
     def _checked_cells(self, by: tuple[str, ...], where: Predicate | None) -> int:
-        """Number of cells of ``by``; a condition that does not fit is refused before anything is read."""
+        """Return the number of cells of ``by``; a condition that does not fit is refused before anything is read."""
         condition(where, self.domain)
         return self._cells(by)
 
@@ -406,7 +406,7 @@ class EncodedRows:
 
 
 def _numbers(units: pa.ChunkedArray) -> Counts:
-    """A number for each unit, equal for equal units."""
+    """Return a number for each unit, equal for equal units."""
     numbers: Counts = units.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     return numbers
 

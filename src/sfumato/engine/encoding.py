@@ -117,7 +117,7 @@ class Encoding:
         return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """The encoded rows of ``relation``, without those that are dropped.
+        """Return the encoded rows of ``relation``, without those that are dropped.
 
         Args:
             relation: what stands after FROM.
@@ -214,7 +214,7 @@ class Encoding:
         ]
 
     def _ends(self, attribute: Numeric | Date | Timestamp) -> tuple[str, str]:
-        """The least and the greatest value of the declared cells."""
+        """Return the least and the greatest value of the declared cells."""
         if isinstance(attribute, Date | Timestamp):
             first, last = date_bounds(attribute)
             return str(first), str(last)
@@ -244,7 +244,7 @@ def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
 
 
 def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None = None) -> str:
-    """What ``cells`` has at the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
+    """Return SQL for the entry of ``cells`` at the last of ``starts`` not above ``value``, as a balanced tree of CASE.
 
     Args:
         value: an expression.
@@ -328,7 +328,7 @@ def _or_null(code: int | None) -> str:
 
 
 def vanishing(number: str) -> str:
-    """A double that may be divided by whatever fits 64 bits.
+    """Return a double that may be divided by whatever fits 64 bits.
 
     PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a question fails.
     Whatever is as small as that counts as 0 in every unit that is allowed.
@@ -337,7 +337,7 @@ def vanishing(number: str) -> str:
 
 
 def real(value: float) -> str:
-    """A double literal on every engine."""
+    """Return a double literal on every engine."""
     text = repr(float(value))
     return text if "e" in text else f"{text}e0"
 
@@ -427,7 +427,7 @@ def words_of(values: NDArray[np.float64]) -> _Words:
 
 
 def _mix(words: _Words, spare: _Words) -> None:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input moves every bit of the output.
+    """Apply the finalizer of SplitMix64 (Steele, Lea, Flood 2014): each input bit affects each output bit.
 
     Args:
         words: mixed in place.

@@ -281,7 +281,7 @@ class Encoded(Protocol):
         ...
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
-        """The contingency table of ``attributes`` without its empty cells, for domains too large to be dense."""
+        """Return the contingency table of ``attributes`` without its empty cells, for domains too large to be dense."""
         ...
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
@@ -294,7 +294,8 @@ class Encoded(Protocol):
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Sums of k^0 .. k^degree over each cell of ``by``: shape ``(cells of by * (degree + 1),)``, flat in C order.
+        """Return sums of k^0 .. k^degree over each cell of ``by``: shape ``(cells of by * (degree + 1),)``, flat in C
+        order.
 
         k is round(clamped value / unit) less what the attribute's minimum rounds to, so it is never negative;
         rows whose value is missing or unknown are in none of the sums.
@@ -302,7 +303,7 @@ class Encoded(Protocol):
         ...
 
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
-        """Number of distinct units with a row in each cell of ``by``, flat in C order."""
+        """Return the number of distinct units with a row in each cell of ``by``, flat in C order."""
         ...
 
     def bins(
@@ -329,7 +330,7 @@ class Encoded(Protocol):
         ...
 
     def derived(self, name: str) -> Encoded:
-        """The rows of a table that was derived of the same units, by its name.
+        """Return the rows of a table that was derived of the same units, by its name.
 
         Raises:
             TableError: none was.
@@ -383,7 +384,7 @@ class Recodable(Encoded, Protocol):
         ...
 
     def unit_groups(self, attributes: tuple[str, ...]) -> Exact[SparseTable]:
-        """The contingency table of ``attributes``, with the unit of each group.
+        """Return the contingency table of ``attributes``, with the unit of each group.
 
         Raises:
             QueryError: every row is a unit of its own.
@@ -423,7 +424,7 @@ class Recodable(Encoded, Protocol):
         ...
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The text columns ``names`` of what :meth:`write_recoded` wrote, read back from it.
+        """Return the text columns ``names`` of what :meth:`write_recoded` wrote, read back from it.
 
         A row each, or the distinct ones with column ``ROWS``, where the engine counted them.
         """

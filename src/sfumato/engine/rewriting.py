@@ -103,7 +103,7 @@ class ClassAssignment:
         self._tuples = Tuples(listed, recode.levels)
 
     def classes(self, columns: Sequence[NDArray[Any]]) -> _Integers:
-        """Number of the class of each row, shape ``(rows,)``.
+        """Return the number of the class of each row, shape ``(rows,)``.
 
         A row in no class has number -1, or one more than the last class where such rows are published.  Each call
         goes on where the last one ended.

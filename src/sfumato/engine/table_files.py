@@ -114,7 +114,7 @@ def table_name(file: Path) -> str:
 
 
 def table_files(folder: Path, name: str) -> list[Path]:
-    """The files of a table in a folder, by its name with an ending in small letters or capitals.
+    """Return the files of a table in a folder, by its name with an ending in small letters or capitals.
 
     Raises:
         TableError: the folder cannot be read.
@@ -161,12 +161,12 @@ def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:
 
 
 def literal_path(path: Path) -> str:
-    """A path in which no character is a wildcard."""
+    """Return a path in which no character is a wildcard."""
     return glob.escape(str(path))
 
 
 def quoted(text: str) -> str:
-    """A DuckDB text literal."""
+    """Return a DuckDB text literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -219,7 +219,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Pat
 
 
 def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The text columns ``names`` of a written file, in batches."""
+    """Yield the text columns ``names`` of a written file, in batches."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 

@@ -313,7 +313,7 @@ def _refuse_wrong_labels(hierarchies: object, domain: Domain) -> None:
 def _share_leaves(
     attribute: Attribute, leaves: list[Leaves], places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # codes (rows,), sets (distinct cells, leaves)
-    """Number the distinct sets; if every cell is one leaf, the code is the leaf itself."""
+    """Assign numbers to the distinct sets; if every cell is one leaf, the code is the leaf."""
     if all(len(leaf_set) == 1 for leaf_set in leaves):
         own = np.array([next(iter(leaf_set)) for leaf_set in leaves], dtype=np.intp)
         return own[places], np.eye(attribute.size, dtype=np.bool_)

@@ -40,7 +40,7 @@ class Entropy(Protocol):
     """A stream of independent, uniform 64-bit words."""
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words, shape ``(count,)``, dtype ``uint64``."""
+        """Return the next ``count`` words, shape ``(count,)``, dtype ``uint64``."""
         ...
 
     def renew(self) -> None:
@@ -65,7 +65,7 @@ class OsEntropy(threading.local):
         self._left = 0
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words of this thread's stream, read-only."""
+        """Return the next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
         if size <= _FEW_BYTES:  # a key of its own would take as long to draw, and ten times as long to set up
             return np.frombuffer(secrets.token_bytes(size), dtype=np.uint64)
@@ -95,7 +95,7 @@ class DrawnEntropy:
         self.drawn = False
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words.
+        """Return the next ``count`` words.
 
         Raises:
             InputError: the release is over, or this is a child of the process that computes it.
@@ -134,5 +134,5 @@ class SimulatedEntropy:
         """Nothing: the words are the same every time, which is what they are for."""
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words of the seeded stream."""
+        """Return the next ``count`` words of the seeded stream."""
         return self._generator.integers(0, 1 << 64, size=count, dtype=np.uint64)

@@ -161,7 +161,7 @@ class _Tails:
         self.total_high = self._sums[1] * 2 + highs[0]
 
     def _beyond(self, k: int) -> int:
-        """A bound on the sum over j >= k: its terms halve at least every L = ceil(ln 2 sigma^2 / k) steps."""
+        """Return a bound on the sum over j >= k: its terms halve at least every L = ceil(ln 2 sigma^2 / k) steps."""
         exponent = k * k * self._rate
         return 2 * math.ceil(Fraction(6932, 10000) / (2 * k * self._rate)) * exp_enclosure(exponent, _BITS)[1]
 

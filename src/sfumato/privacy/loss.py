@@ -80,7 +80,7 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
 
 
 def _brief(value: object) -> str:
-    """The beginning of what was handed over; Python does not spell integers of thousands of digits."""
+    """Return the beginning of what was handed over; Python does not spell integers of thousands of digits."""
     try:
         return str(value)[:_QUOTED]
     except ValueError:
@@ -198,7 +198,7 @@ class Loss(ABC):
 
     @abstractmethod
     def as_rho(self) -> Rho:
-        """The zCDP that the loss implies."""
+        """Return the zCDP that the loss implies."""
 
     @property
     @abstractmethod
@@ -242,7 +242,7 @@ class Loss(ABC):
         return ""
 
     def in_words(self, charge: Charge) -> str:
-        """A charge in the measure in which this limit adds up.
+        """Return a charge in the measure in which this limit adds up.
 
         >>> Epsilon(1).in_words(Epsilon("0.1").charge)
         'epsilon = 0.1'
@@ -319,7 +319,7 @@ class Epsilon(Loss):
         return self.value
 
     def amount(self, charge: Charge) -> Fraction | None:
-        """The pure epsilon of a charge."""
+        """Return the pure epsilon of a charge."""
         return charge.epsilon
 
     def admits(self, spent: Charge, charge: Charge) -> bool:
@@ -333,7 +333,7 @@ class Epsilon(Loss):
         return spent.epsilon is not None and spent.epsilon + charge.epsilon <= self.value
 
     def in_words(self, charge: Charge) -> str:
-        """The pure epsilon of a charge."""
+        """Return the pure epsilon of a charge."""
         return "epsilon = " + ("infinite" if charge.epsilon is None else decimals(charge.epsilon, up=True))
 
     def advantage_bound(self) -> float:
@@ -374,7 +374,7 @@ class Rho(Loss):
         return f"rho = {plain(self.value)}"
 
     def as_rho(self) -> Rho:
-        """The loss itself."""
+        """Return the loss itself."""
         return self
 
     @cached_property
@@ -399,7 +399,7 @@ class Rho(Loss):
         return f"zero-concentrated differential privacy with {self}"
 
     def advantage_bound(self) -> float:
-        """The total variation under KL <= rho: the smaller of Pinsker's and of Bretagnolle and Huber's bound."""
+        """Return the total variation under KL <= rho: the smaller of Pinsker's and of Bretagnolle and Huber's bound."""
         return min(math.sqrt(float(self.value) / 2), math.sqrt(-math.expm1(-float(self.value))))
 
 
@@ -427,7 +427,7 @@ class EpsilonDelta(Loss):
         return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
 
     def as_rho(self) -> Rho:
-        """The rho that it is kept as: its conversion at 99 % of delta stays within epsilon.
+        """Return the rho that it is kept as: its conversion at 99 % of delta stays within epsilon.
 
         Raises:
             LossError: epsilon and delta are so small (some 1e-300) that floating point finds no conversion.
@@ -495,6 +495,6 @@ class EpsilonDelta(Loss):
 
 
 def _six_digits(number: Fraction) -> str:
-    """Rounded upward."""
+    """Round upward."""
     up = Context(prec=_DECIMALS, rounding=ROUND_CEILING)
     return f"{up.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(up):f}"

@@ -111,11 +111,11 @@ class Exponent:
     denominator: int
 
     def __call__(self, k: int) -> Fraction:
-        """The value of g at k."""
+        """Return the value of g at k."""
         return Fraction(self.scaled(k), self.denominator)
 
     def scaled(self, k: int) -> int:
-        """The value of g at k, times the denominator."""
+        """Return the value of g at k, times the denominator."""
         return (self.linear + self.quadratic * k) * k
 
 
@@ -198,7 +198,7 @@ class NoiseTable:
         return cells, np.fromiter(failed, dtype=np.intp, count=len(failed))
 
     def resolve_word(self, spare: int, entropy: Entropy) -> int | None:
-        """The cell of a word that no cell owns outright (a tie or a tail), or None: the trial failed."""
+        """Return the cell of a word that no cell owns outright (a tie or a tail), or None: the trial failed."""
         if spare < 4 * self.half:
             index = spare // 2
             cell = index - self.half
@@ -216,7 +216,7 @@ class NoiseTable:
         return cell if self._coin(cell, halvings=-block, less=0, entropy=entropy) else None
 
     def _coin(self, cell: int, *, halvings: int, less: int, entropy: Entropy) -> bool:
-        """True with probability (a(cell) - less) / 2^halvings."""
+        """Return true with probability (a(cell) - less) / 2^halvings."""
         exponent = self.exponent(_nearest(cell, 1 << self.shift))
         extra = _GUARD + abs(halvings)
 
@@ -245,7 +245,7 @@ class NoiseTable:
         ]
 
     def _accepts(self, far: int, near: int, test: int, entropy: Entropy) -> bool:
-        """True with probability exp(-x), x = g(far) - g(near), by way of 1 - x <= exp(-x) <= 1 - x + x^2 / 2."""
+        """Return true with probability exp(-x), x = g(far) - g(near), by way of 1 - x <= exp(-x) <= 1 - x + x^2 / 2."""
         below, excess = self.exponent.denominator, self.exponent.scaled(far) - self.exponent.scaled(near)
         line = ((below - excess) << WORD) // below
         if test < line:

@@ -56,7 +56,7 @@ class ScoreMechanism(ABC):
 
     @classmethod
     def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Self:
-        """The mechanism of the given loss; a rho allows the epsilon that costs it, rounded down to 18 digits."""
+        """Return the mechanism of the given loss; a rho allows the epsilon that costs it, rounded down to 18 digits."""
         epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(cls.squares_a_rho * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
@@ -72,7 +72,7 @@ class ScoreMechanism(ABC):
 
     @abstractmethod
     def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
-        """The index of the chosen candidate.
+        """Return the index of the chosen candidate.
 
         Args:
             scores: integers (shape ``(candidates,)``) or fractions; at least one.
@@ -128,7 +128,7 @@ class Exponential(ScoreMechanism):
 
     @staticmethod
     def _drawn(gaps: _Gaps, ends: NDArray[np.uint64], entropy: Entropy) -> tuple[int, int]:
-        """A group, and the place of a candidate in it; ``ends`` are the sums of the weights of all candidates."""
+        """Return a group, and the index of a candidate in it; ``ends`` are the sums of all candidates' weights."""
         while True:
             drawn = one_below(int(ends[-1]), entropy)
             chosen = int(ends.searchsorted(np.uint64(drawn), side="right"))
@@ -139,7 +139,9 @@ class Exponential(ScoreMechanism):
                 return chosen, candidate
 
     def keeps(self, gap: int, entropy: Entropy) -> bool:
-        """A coin that shows with probability exp(-epsilon gap / (2 sensitivity)), exactly, for an integer gap >= 0."""
+        """Toss a coin that is heads with probability exp(-epsilon gap / (2 sensitivity)), exactly, for an integer
+        gap >= 0.
+        """
         return decide(partial(exp_enclosure, self.rate * gap), entropy)
 
 
@@ -180,11 +182,11 @@ class _Gaps:
     high: EnclosureEnds
 
     def probability(self, index: int, bits: int) -> tuple[int, int]:
-        """An enclosure of exp(-unit distance)."""
+        """Return an enclosure of exp(-unit distance)."""
         return exp_enclosure(self.unit * int(self.distances[index]), bits)
 
     def remainder(self, index: int, bits: int) -> tuple[int, int]:
-        """An enclosure of (2^31 exp(-unit distance) - low) / (high - low)."""
+        """Return an enclosure of (2^31 exp(-unit distance) - low) / (high - low)."""
         low, high = exp_enclosure(self.unit * int(self.distances[index]), bits + COARSE_BITS)
         base, width = int(self.low[index]) << bits, int(self.high[index]) - int(self.low[index])
         return (low - base) // width, -((base - high) // width)
@@ -223,7 +225,7 @@ def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
 
 
 def root_below(value: Fraction) -> Fraction:
-    """The square root, rounded down to at least 18 significant digits; exact for squares of such numbers.
+    """Return the square root, rounded down to at least 18 significant digits; exact for squares of such numbers.
 
     >>> root_below(Fraction(4)), float(root_below(Fraction(2)))
     (Fraction(2, 1), 1.4142135623730951)

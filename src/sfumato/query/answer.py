@@ -216,7 +216,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         return rows
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table: labels as text, or as integers and null for missing ones; numbers as doubles."""
+        """Return the rows as an Arrow table: labels as text, or as integers with nulls; numbers as doubles."""
         import pyarrow as pa
 
         labels = {

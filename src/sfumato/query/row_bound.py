@@ -235,7 +235,9 @@ def _bounded(domain: Domain, groups: Sequence[GroupBound], rows: NoisySizes, by_
 
 
 def noise_a_row(loss: Loss, share: Fraction) -> float:
-    """The mean absolute noise on a cell for each row that a unit may have, of tables that cost the rest of the loss."""
+    """Return the mean absolute noise on a cell for each row that a unit may have, of tables that cost the rest of the
+    loss.
+    """
     rest = (1 - share) / share
     if isinstance(loss, Epsilon):
         return float(1 / (loss.value * rest))

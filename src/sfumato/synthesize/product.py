@@ -59,11 +59,11 @@ class Model(Protocol):
         ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Expected counts of a marginal, flat in C order."""
+        """Return expected counts of a marginal, flat in C order."""
         ...
 
     def answers(self, workload: Workload) -> FloatArray:
-        """Expected answers to a workload: shape ``(queries,)``."""
+        """Return expected answers to a workload: shape ``(queries,)``."""
         ...
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
@@ -71,7 +71,7 @@ class Model(Protocol):
         ...
 
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
-        """The same rows, a block at a time."""
+        """Return the same rows, a block at a time."""
         ...
 
 
@@ -97,12 +97,12 @@ class Product:
     def from_parts(
         domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()
     ) -> Product:
-        """A model of those attributes of ``domain`` that the parts cover."""
+        """Return a model of those attributes of ``domain`` that the parts cover."""
         covered = {name for part in parts for name in part.attributes}
         return Product(domain.project(name for name in domain.names if name in covered), parts, total, tables)
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Expected counts of a marginal, flat in C order.
+        """Return expected counts of a marginal, flat in C order.
 
         Raises:
             QueryError: an attribute that no part covers.
@@ -117,7 +117,7 @@ class Product:
         return joined.project(attributes).values.ravel()
 
     def answers(self, workload: Workload) -> FloatArray:
-        """Expected answers to a workload: shape ``(queries,)``."""
+        """Return expected answers to a workload: shape ``(queries,)``."""
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
@@ -135,7 +135,7 @@ class Product:
         return codes
 
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
-        """The rows of :meth:`sample` in one block, as the counts of all rows are rounded together."""
+        """Yield the rows of :meth:`sample` in one block, as the counts of all rows are rounded together."""
         yield self.sample(random, rows)
 
     def payload(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Product:
 
     @staticmethod
     def restore(domain: Domain, payload: dict[str, Any]) -> Product:
-        """The model that was stored, over the domain of the protected table."""
+        """Return the model that was stored, over the domain of the protected table."""
         parts = tuple(
             Factor(tuple(names), payload[f"part {index}"]) for index, names in enumerate(payload["attributes"])
         )
@@ -313,7 +313,7 @@ def _real_bounds(attribute: Real) -> tuple[FloatArray, FloatArray]:
 
 
 def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:
-    """The same column with the typical value wherever the last cell was drawn."""
+    """Return the same column with the typical value wherever the last cell was drawn."""
     typical = pa.scalar(attribute.typical, drawn.type)
     return pc.if_else(pa.array(codes == attribute.declared - 1), typical, drawn)
 

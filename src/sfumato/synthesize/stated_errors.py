@@ -90,8 +90,8 @@ def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], dom
 
 
 def _pooled(best: PooledMarginal, others: Sequence[PooledMarginal]) -> PooledMarginal:
-    """The counts of all over the groups of the best; of the best alone where its noise is so small that single integers
-    count.
+    """Return the counts of all over the groups of the best; of the best alone where its noise is so small that single
+    integers count.
     """
     same = [one for one in others if all(map(np.array_equal, one.groups, best.groups))]
     if len(same) == 1 or best.noise.variance < _SMALL_VARIANCE:

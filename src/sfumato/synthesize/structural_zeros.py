@@ -232,7 +232,9 @@ def _refuse_contradiction(rules: Sequence[Sequence[Zeros]], conditions: Sequence
 
 
 def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> str | None:
-    """The first rule whose condition no possible row meets, "" where no row is possible at all, None if all is well."""
+    """Return the first rule whose condition no possible row meets, "" where no row is possible at all, None if all is
+    well.
+    """
     zeros = [zero for rule in rules for zero in rule]
     if not zeros:
         return None
@@ -262,7 +264,7 @@ def _possible(zeros: Sequence[Zeros]) -> bool:
 
 
 def _read(rule: Mapping[str, Any], domain: Domain, name: str) -> tuple[list[Zeros], list[Zeros]]:
-    """The tables of one rule, and its condition as tables of what does not meet it."""
+    """Return the tables of one rule, and its condition as tables of what does not meet it."""
     if "attributes" in rule:
         return [_listed(rule["attributes"], rule["impossible"], domain, name)], []
     name = f"{name} ({_words(rule)})"
@@ -280,7 +282,7 @@ def _cells(cells_of: Mapping[str, Any], domain: Domain) -> dict[str, NDArray[np.
 
 
 def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Zeros:
-    """The combinations of the cells of each attribute."""
+    """Return the combinations of the cells of each attribute."""
     _refuse_large(tuple(sides), domain, rule)
     impossible = np.ones((), dtype=np.bool_)
     for side in sides.values():
@@ -319,7 +321,7 @@ def _named_cells(attribute: Attribute, labels: object) -> NDArray[np.bool_]:
 
 
 def _label_cells(attribute: Attribute, item: object) -> slice | list[int]:
-    """The codes of one label, or of a range."""
+    """Return the codes of one label, or of a range."""
     labels = attribute.labels()
     point = isinstance(attribute, Real) and type(item) in (int, float) and item in attribute.points
     text = str(float(item) if point else item) if isinstance(item, str | int | float) else None
@@ -351,7 +353,7 @@ def _declared_range(attribute: Attribute, first: str, last: str) -> tuple[int, i
 
 
 def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int]:
-    """The cells between two numbers, the last of whole numbers included; it may end beyond the bounds."""
+    """Return the cells between two numbers, the last of whole numbers included; it may end beyond the bounds."""
     assert isinstance(attribute, Integer | Real)
     try:
         low = Fraction(first) if first else Fraction(attribute.minimum)

@@ -85,7 +85,7 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
         return self._file[0]
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.rows.to_arrow()
 
     def _repr_html_(self) -> str:
@@ -105,7 +105,7 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
         return self._drawn(None, generator(self.seed))
 
     def codes(self) -> CodeArray:
-        """The cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``.
+        """Return the cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``.
 
         Raises:
             SizeError: as ``rows``.
@@ -183,7 +183,7 @@ def rows_of(domain: Domain, names: Sequence[str]) -> str:
 
 
 def tables(cliques: Sequence[Sequence[str]]) -> str:
-    """The tables over those attributes, the first few by name.
+    """Return the tables over those attributes, the first few by name.
 
     >>> tables([("age", "sex"), ("town",)])
     'age x sex; town'
@@ -337,7 +337,7 @@ class FileRows:
     columns: Mapping[str, str]
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Counts of a marginal, flat in C order, each row for as many of the table's as it stands for.
+        """Return counts of a marginal, flat in C order, each row for as many of the table's as it stands for.
 
         Raises:
             SizeError: the marginal has too many cells.

@@ -102,7 +102,7 @@ class Release:
     accepted: Acceptance | None = None
 
     def statement(self) -> dict[str, Any]:
-        """The statement as plain JSON values."""
+        """Return the statement as plain JSON values."""
         return {
             "guarantee": self.guarantee,
             "cost": self.cost,
@@ -135,7 +135,7 @@ class Release:
         return self.to_html()
 
     def to_html(self) -> str:
-        """The statement as a table in HTML that any page and notebook can hold; ``provenance`` has the rest."""
+        """Return the statement as a table in HTML that any page and notebook can hold; ``provenance`` has the rest."""
         errors = [("Expected error", f"{value:.3g}: {name}") for name, value in self.expected_error.items()]
         more = len(errors) - _MOST_LINES
         if more > 0:
@@ -161,11 +161,11 @@ class Tabular:
     """A released thing with rows that other libraries of tables read."""
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
-        """The rows as a pandas DataFrame.
+        """Return the rows as a pandas DataFrame.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -174,7 +174,7 @@ class Tabular:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:  # noqa: ANN401  (polars is optional)
-        """The rows as a polars DataFrame.
+        """Return the rows as a polars DataFrame.
 
         Raises:
             MissingExtraError: polars is not installed.
@@ -273,7 +273,7 @@ class ReleasedRows(Tabular):
         return self.table.column(column)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows for whatever reads the Arrow stream interface."""
+        """Return the rows for whatever reads the Arrow stream interface."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -289,7 +289,7 @@ class ReleasedRows(Tabular):
         return table + html_note(f"{min(len(self), _MOST_LINES)} of {pluralize(len(self), 'row')}")
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.table
 
     def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:

@@ -32,15 +32,15 @@ class Workload(Protocol):
     """Counting queries over the cells of a few attributes."""
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
-        """The attributes mentioned, in the order of the axes of the cells."""
+        """Return the attributes mentioned, in the order of the axes of the cells."""
         ...
 
     def length(self, domain: Domain) -> int:
-        """Number of queries."""
+        """Return the number of queries."""
         ...
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Number of cells that each query sums: shape ``(queries,)``."""
+        """Return the number of cells that each query sums: shape ``(queries,)``."""
         ...
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
@@ -48,7 +48,7 @@ class Workload(Protocol):
         ...
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
-        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        """Return the queries as 0/1 rows: shape ``(queries, cells)``."""
         ...
 
 
@@ -67,24 +67,24 @@ class Boxes:
             raise QueryError("boxes need bounds in order, from 0, and there must be at least one", culprit=self)
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
-        """The attributes mentioned; every bound is checked to be one of their codes."""
+        """Return the attributes mentioned; every bound is checked to be one of their codes."""
         shape = domain.project(self.axes).shape
         if (self.high >= np.array(shape)).any():
             raise QueryError(f"a box over {', '.join(self.axes)} ends beyond the last cell", culprit=self)
         return self.axes
 
     def length(self, domain: Domain) -> int:  # noqa: ARG002
-        """Number of queries."""
+        """Return the number of queries."""
         return len(self.low)
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Number of cells that each query sums: shape ``(queries,)``."""
+        """Return the number of cells that each query sums: shape ``(queries,)``."""
         self.attributes(domain)
         widths: NDArray[np.int64] = np.prod(self.high - self.low + 1, axis=1, dtype=np.int64)
         return widths
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
-        """Sums over boxes from one table of prefix sums: 2^attributes look-ups a query."""
+        """Sum over boxes from one table of prefix sums: 2^attributes look-ups a query."""
         table = np.asarray(cells).reshape(domain.project(self.attributes(domain)).shape)
         for axis in range(table.ndim):
             table = np.cumsum(table, axis=axis)
@@ -97,7 +97,7 @@ class Boxes:
         return answers
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
-        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        """Return the queries as 0/1 rows: shape ``(queries, cells)``."""
         shape = domain.project(self.attributes(domain)).shape
         _refuse_large(len(self.low), math.prod(shape))
         inside = np.ones((len(self.low), *(1 for _ in shape)), dtype=bool)
@@ -121,7 +121,7 @@ class Marginals:
         object.__setattr__(self, "cliques", as_cliques(self.cliques))
 
     def marginal_attributes(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
-        """The attributes of each marginal."""
+        """Return the attributes of each marginal."""
         if self.ways is None:
             return self.cliques
         if self.ways > len(domain):
@@ -129,27 +129,27 @@ class Marginals:
         return tuple(combinations(domain.names, self.ways))
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
-        """The attributes mentioned, in the domain's order."""
+        """Return the attributes mentioned, in the domain's order."""
         mentioned = {name for clique in self.marginal_attributes(domain) for name in clique}
         return tuple(sorted(mentioned, key=domain.index))
 
     def length(self, domain: Domain) -> int:
-        """Number of queries: cells of all marginals."""
+        """Return the number of queries: cells of all marginals."""
         return sum(domain.project(clique).size for clique in self.marginal_attributes(domain))
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Number of cells that each query sums: shape ``(queries,)``."""
+        """Return the number of cells that each query sums: shape ``(queries,)``."""
         sizes = np.array([domain.project(clique).size for clique in self.marginal_attributes(domain)], dtype=np.int64)
         return np.repeat(domain.project(self.attributes(domain)).size // sizes, sizes)
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
-        """The marginals one after the other, each flat in C order."""
+        """Return the marginals one after the other, each flat in C order."""
         names = self.attributes(domain)
         table = np.asarray(cells, dtype=np.float64).reshape(domain.project(names).shape)
         return np.concatenate([_marginal(table, names, clique).ravel() for clique in self.marginal_attributes(domain)])
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
-        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        """Return the queries as 0/1 rows: shape ``(queries, cells)``."""
         names = self.attributes(domain)
         shape = domain.project(names).shape
         size = math.prod(shape)
@@ -177,18 +177,18 @@ class Explicit:
             raise QueryError("a workload has a query and names each of its attributes once", culprit=self.axes)
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
-        """The attributes mentioned; the rows are checked to be as long as their cells."""
+        """Return the attributes mentioned; the rows are checked to be as long as their cells."""
         size = domain.project(self.axes).size
         if self.rows.shape[1] != size:
             raise QueryError(f"rows over {', '.join(self.axes)} have {size} cells", culprit=self.rows.shape)
         return self.axes
 
     def length(self, domain: Domain) -> int:  # noqa: ARG002
-        """Number of queries."""
+        """Return the number of queries."""
         return len(self.rows)
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
-        """Number of cells that each query sums: shape ``(queries,)``."""
+        """Return the number of cells that each query sums: shape ``(queries,)``."""
         self.attributes(domain)
         widths: NDArray[np.int64] = self.rows.sum(axis=1, dtype=np.int64)
         return widths
@@ -200,7 +200,7 @@ class Explicit:
         return answers
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
-        """The queries as 0/1 rows: shape ``(queries, cells)``."""
+        """Return the queries as 0/1 rows: shape ``(queries, cells)``."""
         self.attributes(domain)
         return self.rows
 
@@ -227,7 +227,7 @@ def all_ranges(domain: Domain, attribute: str) -> Boxes:
 
 
 def prefixes(domain: Domain, attribute: str) -> Boxes:
-    """The cumulative distribution: ranges from the first code to each code."""
+    """Return the cumulative distribution: ranges from the first code to each code."""
     expect(domain, Domain, "ranges are of an attribute of a Domain")
     return ranges(attribute, ((0, high) for high in range(domain[attribute].size)))
 
@@ -256,7 +256,7 @@ def all_marginals(ways: int) -> Marginals:
 
 
 def counting(workload: Workload, domain: Domain) -> Counting:
-    """The workload as a question for the vault.
+    """Return the workload as a question for the vault.
 
     Raises:
         SizeError: its matrix would not fit in memory.

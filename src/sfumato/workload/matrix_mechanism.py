@@ -51,7 +51,7 @@ class Strategy:
     factors: tuple[NDArray[np.int64], ...]
 
     def matrix(self) -> NDArray[np.int64]:
-        """The rows over all cells, flat in C order."""
+        """Return the rows over all cells, flat in C order."""
         rows: NDArray[np.int64] = reduce(np.kron, self.factors)
         return rows
 
@@ -108,7 +108,7 @@ class StrategyOption:
 
 
 def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[Strategy]) -> tuple[StrategyOption, ...]:
-    """The strategies by the error to expect over a workload, the best first; reads no data and costs nothing.
+    """Return the strategies by the error to expect over a workload, the best first; reads no data and costs nothing.
 
     Args:
         domain: the public description.
@@ -185,7 +185,9 @@ def _gram(rows: NDArray[np.bool_]) -> FloatArray:
 
 
 def _gram_along(table: NDArray[np.bool_], axis: int) -> FloatArray:
-    """The gram of what queries, shape ``(queries, cells of each attribute ...)``, touch at all along one attribute."""
+    """Return the gram of what queries, shape ``(queries, cells of each attribute ...)``, touch at all along one
+    attribute.
+    """
     others = tuple(other + 1 for other in range(table.ndim - 1) if other != axis)
     return _gram(np.asarray(table.any(axis=others)))
 
@@ -282,7 +284,7 @@ def _tree(size: int, branching: int) -> NDArray[np.int64]:
 
 
 def _p_identity_error(extra: FloatArray, gram: FloatArray) -> tuple[float, FloatArray]:
-    """The error of [I; T] diag(1 / s), s = 1 + column sums of T, and its gradient in T.
+    """Return the error of [I; T] diag(1 / s), s = 1 + column sums of T, and its gradient in T.
 
     (A^T A)^-1 = S (I + T^T T)^-1 S with S = diag(s), so the error is tr[(I + T^T T)^-1 S G S].
     """

@@ -60,7 +60,7 @@ def mixed_groups(division: Clustering) -> list[Group]:
 
 
 def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Clustering:
-    """Number the classes in order; a class of a single tuple goes home."""
+    """Assign numbers to the classes in order; a class of a single tuple returns to its first class."""
     order = np.argsort(classes, kind="stable")
     tuples, classes, rows = tuples[order], classes[order], rows[order]
     _, number, parts = np.unique(classes, return_inverse=True, return_counts=True)

@@ -65,7 +65,7 @@ class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
         return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.recount, self.unchanged))
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         return self.rows.to_arrow()
 
     def _repr_html_(self) -> str:

@@ -280,7 +280,7 @@ def _coarse(groups: SparseTable, recode: Recode) -> Integers:
 
 
 def _numbered(rows: Integers) -> tuple[Integers, Integers]:
-    """Number the rows, equal rows alike, and return one row of each number."""
+    """Assign numbers to the rows, the same one to equal rows, and return one row per number."""
     # short integers are sorted by radix, several times faster
     order = np.lexsort([column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in rows.T[::-1]])
     sorted_rows = rows[order]

@@ -253,7 +253,7 @@ class QueryFields(StrictModel):
     where: Annotated[list[ConditionFields], Field(max_length=64)] = []
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
-        """The question."""
+        """Return the question."""
         from sfumato.domain.predicate import All
         from sfumato.query.question import Query
 

@@ -160,7 +160,7 @@ def mapping(attribute: str, steps: Sequence[Mapping[str, str]]) -> Hierarchy:
 
 
 def draft(attribute: Attribute) -> Hierarchy:
-    """A first hierarchy from the declared domain alone, for its owner to edit.
+    """Return a first hierarchy from the declared domain alone, for its owner to edit.
 
     Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins by neighbours, dates by the calendar;
     categories are flat.

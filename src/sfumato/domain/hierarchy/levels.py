@@ -170,7 +170,7 @@ class Hierarchy:
         return hierarchy.with_losses(losses)
 
     def describe(self) -> dict[str, Any]:
-        """The document of the hierarchy as plain dictionaries and lists; ``parse`` reads it back."""
+        """Return the document of the hierarchy as plain dictionaries and lists; ``parse`` reads it back."""
         document: dict[str, Any] = {"attribute": self.attribute, "rows": self.rows()}
         if self.declared_losses is not None:
             document["losses"] = list(self.declared_losses)
@@ -179,7 +179,7 @@ class Hierarchy:
         return document
 
     def dump(self) -> str:
-        """The YAML document of the hierarchy."""
+        """Return the YAML document of the hierarchy."""
         return write_yaml(self.describe())
 
     @property
@@ -203,7 +203,7 @@ class Hierarchy:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def with_losses(self, losses: Sequence[float]) -> Hierarchy:
-        """The same cells with a declared loss for every cell of a level, one number a level.
+        """Return the same cells with a declared loss for every cell of a level, one number a level.
 
         Raises:
             DomainError: the losses do not rise from 0 to 1, or there is not one a level.
@@ -244,7 +244,7 @@ class Hierarchy:
 
 
 def _restrict(level: Level, leaves: Integers, extra: tuple[str, ...]) -> Level:
-    """The level over these leaves; a leaf beyond its own is a new cell, or the only cell where none are new."""
+    """Return the level over these leaves; a leaf beyond its own is a new cell, or the only cell where none are new."""
     known = leaves < len(level.cells)
     cells = np.zeros(len(leaves), dtype=np.int64)
     cells[known] = level.cells[leaves[known]]

@@ -139,7 +139,7 @@ class ParquetFiles:
         return "parquet"
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
-        """A ``read_parquet`` without columns made from directory names."""
+        """Return a ``read_parquet`` without columns made from directory names."""
         read = f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
         if not self.headers:
             return read
@@ -166,7 +166,7 @@ class Frame:
         return ""
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
-        """A view of the table, without copying it."""
+        """Return a view of the table, without copying it."""
         connection.register("sfumato_frame", self.table)
         return "sfumato_frame"
 
@@ -176,7 +176,7 @@ class Frame:
 
 
 def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | ParquetFiles:
-    """The source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
+    """Return the source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
 
     Raises:
         TableError: nothing is there, it cannot be read, or it is not what its name says.
@@ -209,7 +209,7 @@ def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | Par
 
 
 def parquet_files(pattern: str) -> ParquetFiles:
-    """The Parquet files that match a pattern.
+    """Return the Parquet files that match a pattern.
 
     Raises:
         TableError: no file matches, or the first is not Parquet.
@@ -228,7 +228,7 @@ def parquet_files(pattern: str) -> ParquetFiles:
 
 
 def frame_source(frame: object) -> Frame:
-    """A frame of any library, a DuckDB relation or an Arrow dataset as an Arrow table; it is not changed.
+    """Return a frame of any library, a DuckDB relation or an Arrow dataset as an Arrow table; it is not changed.
 
     Raises:
         InputError: not a frame.

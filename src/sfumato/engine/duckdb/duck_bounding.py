@@ -102,7 +102,7 @@ class _Bucket:
         return cls(cursor, relation, encoding, columns[0], columns[1], columns[2:])
 
     def dropped(self) -> _Rows:
-        """The places of rows that a bound takes away, one bound after the other."""
+        """Return the places of rows that a bound takes away, one bound after the other."""
         mask = np.ones(len(self.places), dtype=bool)
         draws = _Draws(self)
         for bound, cell in zip(self.encoding.domain.unit.per, self.cells, strict=True):
@@ -193,7 +193,7 @@ def _cut(mask: _Mask, groups: _Rows, most: int, draws: _Draws) -> None:
 
 
 def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
-    """The distinct values, in order, and the place of each row's among them."""
+    """Return the distinct values, in order, and the place of each row's among them."""
     if not len(values) or int(values.max()) > _SPREAD * len(values):
         return np.unique(values, return_inverse=True)
     held = np.zeros(int(values.max()) + 1, dtype=bool)
@@ -202,7 +202,9 @@ def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
 
 
 def _rank(groups: _Rows, words: _Words, *, equal: bool = False) -> _Rows:
-    """The place of each row within its group by its words, from 0; with ``equal`` within the rows of equal words."""
+    """Return the place of each row within its group by its words, from 0; with ``equal`` within the rows of equal
+    words.
+    """
     order = _order(groups, words)
     changed = groups[order][1:] != groups[order][:-1]
     if equal:

@@ -38,20 +38,20 @@ class DuckJoin:
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """A table of the database, dropped with this; joins are by hash."""
+        """Return a table of the database, dropped with this; joins are by hash."""
         del keys
         table = self._tables[name]
         with table.reading() as cursor:
             return self._made(cursor, select(table.source.relation(cursor)))
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """A table of the database, dropped with this; joins are by hash."""
+        """Return a table of the database, dropped with this; joins are by hash."""
         del keys
         with self._session.cursor(self.title) as cursor:
             return self._made(cursor, select)
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """Fetched at once."""
+        """Fetch all rows at once."""
         with self._session.cursor(self.title) as cursor:
             return list(cursor.sql(statement).fetchall())
 

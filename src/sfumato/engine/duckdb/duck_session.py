@@ -63,7 +63,7 @@ class DuckSession:
         return self._lost
 
     def fresh_name(self) -> str:
-        """A name for a table that no other table of the session has."""
+        """Return a name for a table that no other table of the session has."""
         return f"encoded_{next(self._numbers)}"
 
     def refuse_lost(self, title: str) -> None:
@@ -93,7 +93,8 @@ class DuckSession:
 
     @contextmanager
     def cursor(self, title: str) -> Iterator[Any]:
-        """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values.
+        """Provide a connection of its own for one piece of work; DuckDB's errors become ours, without their data
+        values.
 
         Args:
             title: what messages call the table that is read.
@@ -144,7 +145,7 @@ class _Sessions:
             return int(cursor.execute(query).fetchone()[0])
 
     def forked(self) -> None:
-        """A child inherits no threads: asking or closing what its parent opened would hang or crash it."""
+        """Abandon the parent's sessions in a forked child, which has no threads and would hang or crash on them."""
         for session in tuple(self.alive):
             session.abandon("this process was forked from the one that opened it")
         self.alive, self._shared, self._lock = weakref.WeakSet(), None, threading.Lock()
@@ -155,7 +156,7 @@ os.register_at_fork(after_in_child=_sessions.forked)
 
 
 def shared_session() -> DuckSession:
-    """The session of this process: the same for all tables that are open at a time."""
+    """Return the session of this process: the same for all tables that are open at a time."""
     return _sessions.shared()
 
 
@@ -199,11 +200,11 @@ class DuckDialect:
     whole_ids = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
         return '"' + identifier.replace('"', '""') + '"'
 
     def day(self, column: Column) -> str | None:
-        """The difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        """Return the difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
         if column.type != "DATE":
             return None
         name = self.name(column.name)
@@ -216,7 +217,7 @@ class DuckDialect:
         return f"BIT_COUNT(BITSTRING_AGG({key}, {low}, {high}))"
 
     def string(self, value: str) -> str:
-        """A text literal."""
+        """Return a text literal."""
         return quoted(value)
 
     def text(self, expression: str) -> str:
@@ -228,7 +229,9 @@ class DuckDialect:
         return self.text(self.name(column.name))
 
     def exact(self, column: Column) -> str:
-        """The bits of doubles, and moments as numbers, which no session's clock spells otherwise; others as text."""
+        """Return the bits of doubles, and moments as numbers, which no session's clock spells otherwise; others as
+        text.
+        """
         name = self.name(column.name)
         if column.type in ("DOUBLE", "FLOAT"):  # both zeros alike; spelling bits takes a third of spelling digits
             return self.text(f"CAST(CAST({self.double(name)} + 0.0 AS BIT) AS UBIGINT)")
@@ -239,23 +242,23 @@ class DuckDialect:
         return self.text(self.name(column.name))
 
     def computed_once(self, select: str) -> str:
-        """It computes each column once."""
+        """Return true: the engine computes each column once."""
         return select
 
     def double(self, expression: str) -> str:
-        """A double."""
+        """Return a double."""
         return f"CAST({expression} AS DOUBLE)"
 
     def decimal(self, name: str) -> str:
-        """A double, by way of text: no decimal has more than 38 digits."""
+        """Return a double, by way of text: no decimal has more than 38 digits."""
         return self.double(self.text(name))
 
     def integer(self, expression: str) -> str:
-        """A signed 64-bit integer."""
+        """Return a signed 64-bit integer."""
         return f"CAST({expression} AS BIGINT)"
 
     def code(self, expression: str, cells: int) -> str:
-        """The smallest unsigned integer, or a signed one of 64 bits."""
+        """Return the smallest unsigned integer, or a signed one of 64 bits."""
         return f"CAST({expression} AS {_CODE_TYPES[smallest_bits(cells)]})"
 
     def matches(self, expression: str, pattern: str) -> str:
@@ -275,13 +278,13 @@ class DuckDialect:
         return f"sha256({expression})"
 
     def filtered(self, relation: str, condition: str) -> str:
-        """A condition with a part that is another one for each row: DuckDB computes what any other is about twice, as
-        it moves the condition to below the columns.
+        """Return a condition with a part that is another one for each row: DuckDB computes what any other is about
+        twice, as it moves the condition to below the columns.
         """
         return f"(SELECT *, {condition} AND RANDOM() >= 0 AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """The engine's own randomness."""
+        """Return the engine's own randomness."""
         del columns, salt
         return "RANDOM()"
 
@@ -291,7 +294,7 @@ class DuckDialect:
         return first, second
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
-        """A cast to an ENUM is a hash look-up; booleans have several spellings and take CASE."""
+        """Return a cast to an ENUM, which is a hash look-up; booleans have several spellings and take CASE."""
         if list(codes.values()) == list(range(len(codes))):
             return f"enum_code(TRY_CAST({expression} AS ENUM({', '.join(map(quoted, codes))})))"
         cases = " ".join(f"WHEN {quoted(text)} THEN {code}" for text, code in codes.items())
@@ -302,7 +305,7 @@ DIALECT = DuckDialect()
 
 
 def column(name: str, kind: str) -> Column:
-    """A column as DESCRIBE names its type."""
+    """Return a column as DESCRIBE names its type."""
     return Column(
         name,
         _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER) if not kind.endswith("[]") else ColumnKind.OTHER,

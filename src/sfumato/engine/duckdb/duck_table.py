@@ -108,7 +108,7 @@ class DuckTable:
         return self._columns
 
     def raw(self, name: str) -> str:
-        """A quoted raw column, for an encoding to carry along."""
+        """Return a quoted raw column, for an encoding to carry along."""
         match = next((column for column in self._columns if column.name == name), None)
         if match is None:
             raise TableError(f"the table has no column {name!r}", culprit=name)
@@ -154,7 +154,7 @@ class DuckTable:
             return cursor.sql(f"SELECT {column} FROM {self.source.relation(cursor)}").to_arrow_table().column(0)
 
     def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
-        """Some distinct values of a column as text.  Not private: for the owner of the table only."""
+        """Return some distinct values of a column as text. Not private: for the owner of the table only."""
         column = self.raw(name)
         with self.reading() as cursor:
             statement = distinct_statement(column, self.source.relation(cursor), DIALECT, among)
@@ -231,7 +231,9 @@ class DuckTable:
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""
+        """Provide a connection of its own for one piece of work; DuckDB's errors become ours, without their data
+        values.
+        """
         try:
             with self.session.cursor(self.source.title) as cursor:
                 yield cursor
@@ -288,7 +290,7 @@ class DuckStore:
             raise EngineError(f"{self._table.source.title} was written since it was encoded; open it again")
 
     def query(self, statement: str) -> pa.Table:
-        """The result of a grouping query."""
+        """Return the result of a grouping query."""
         with self._table.reading() as cursor:
             return cursor.sql(statement).to_arrow_table()
 
@@ -373,12 +375,12 @@ class DuckStore:
             )
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The file is read by this process."""
+        """Read the file in this process."""
         return read_labels(out, names)
 
     @contextmanager
     def _carrying(self, cursor: Any, carried: Sequence[str]) -> Iterator[str]:  # noqa: ANN401
-        """Encoded, bounded rows beside raw columns: what stands after FROM."""
+        """Return encoded, bounded rows beside raw columns: what stands after FROM."""
         if not carried:
             yield self.relation
         elif self.domain.unit.column is None:
@@ -392,7 +394,7 @@ class DuckStore:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _of_one_state(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; refuses in the end where the files that they are read from were written meanwhile."""
+        """Yield the same batches; refuse at the end if their files were written meanwhile."""
         yield from batches
         self.ready()
 
@@ -403,7 +405,7 @@ class DuckStore:
 
 
 def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.Table | None:  # noqa: ANN401
-    """The rows themselves, or a file that is complete or not there."""
+    """Return the rows themselves, or a file that is complete or not there."""
     if out is None:
         texts = [pa.field(each.name, getattr(each.type, "value_type", each.type)) for each in rows.schema]
         return rows.read_all().cast(pa.schema(texts))

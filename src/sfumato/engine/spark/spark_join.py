@@ -44,11 +44,11 @@ class SparkJoin:
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """A cached frame under a name of its own."""
+        """Return a cached frame under a name of its own."""
         return self.materialize_joined(select(self._tables[name].relation), keys)
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """A cached frame under a name of its own; joins are by hash."""
+        """Return a cached frame under a name of its own; joins are by hash."""
         del keys
         name = f"sfumato_table_{next(_numbers)}"
         with translating(self.spark, self.title):
@@ -58,7 +58,7 @@ class SparkJoin:
         return name
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """Fetched at once."""
+        """Fetch all rows at once."""
         with translating(self.spark, self.title):
             return [tuple(row) for row in self.spark.sql(statement).collect()]
 

@@ -33,7 +33,7 @@ class SparkRewriting:
     raw: tuple[str, ...]
 
     def rewritten(self, rows: str, spark: Any) -> Any:  # noqa: ANN401 - a session and a DataFrame, imported lazily
-        """The rewritten rows in random order, as a DataFrame.
+        """Return the rewritten rows in random order, as a DataFrame.
 
         The order is that of salted hashes of where each row came from.  It is made after the join, as Spark drops
         an order that a join follows.
@@ -116,7 +116,7 @@ class _Packing:
             bound *= size
 
     def packed(self, columns: Sequence[NDArray[np.integer]]) -> list[NDArray[np.int64]]:
-        """The integers of some tuples."""
+        """Return the integers of some tuples."""
         zero = np.zeros(len(columns[0]), dtype=np.int64)
         return [
             sum((columns[place].astype(np.int64) * self.weights[place] for place in key), start=zero)
@@ -124,7 +124,7 @@ class _Packing:
         ]
 
     def text(self, codes: Sequence[str]) -> list[str]:
-        """The integers as SQL of the codes."""
+        """Return the integers as SQL of the codes."""
         return [" + ".join(f"{codes[place]} * {self.weights[place]}L" for place in key) for key in self.keys]
 
     def unpacked(self, names: Sequence[str]) -> list[str]:
@@ -149,7 +149,7 @@ class _SparkLabel:
 
 
 def _leveled(code: str, level: NDArray[np.unsignedinteger]) -> str:
-    """The coarser code of a code."""
+    """Return the coarser code of a code."""
     if np.array_equal(level, np.arange(len(level))):
         return f"CAST({code} AS BIGINT)"
     return f"{_array([f'{coarser}L' for coarser in level])}[CAST({code} AS INT)]"

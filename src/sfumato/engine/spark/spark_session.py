@@ -106,7 +106,7 @@ Merge = Callable[[list[bytes]], bytes]
 
 
 def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a pyspark DataFrame, imported lazily
-    """The state of all rows: how reports of many devices become one estimate.
+    """Return the state of all rows: how reports of many devices become one estimate.
 
     The reports are no protected table: each was randomised where it was made.  What is folded only has to have states
     that can be merged in any order, such as the sums of a frequency oracle.
@@ -163,7 +163,7 @@ def _sent(state: bytes) -> pa.RecordBatch:
 
 
 def session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
-    """The active session of this process, or one made with Spark's own configuration.
+    """Return the active session of this process, or one made with Spark's own configuration.
 
     Raises:
         EngineError: it does not start, or there is no Java.
@@ -220,14 +220,14 @@ class SparkDialect:
         """Read as text."""
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """Counted as any."""
+        """Use the general count."""
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
         return "`" + identifier.replace("`", "``") + "`"
 
     def string(self, value: str) -> str:
-        """A text literal."""
+        """Return a text literal."""
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     def text(self, expression: str) -> str:
@@ -249,23 +249,23 @@ class SparkDialect:
         return f"DATE_FORMAT({name}, 'yyyy-MM-dd HH:mm:ssXXXXX')" if column.moments else self.text(name)
 
     def computed_once(self, select: str) -> str:
-        """It computes once what is not cheap."""
+        """Return true: the engine computes each expensive column once."""
         return select
 
     def double(self, expression: str) -> str:
-        """A double."""
+        """Return a double."""
         return f"TRY_CAST({expression} AS DOUBLE)"
 
     def decimal(self, name: str) -> str:
-        """A double, by way of text: no decimal has more than 38 digits."""
+        """Return a double, by way of text: no decimal has more than 38 digits."""
         return self.double(self.text(name))
 
     def integer(self, expression: str) -> str:
-        """A signed 64-bit integer."""
+        """Return a signed 64-bit integer."""
         return f"CAST({expression} AS BIGINT)"
 
     def code(self, expression: str, cells: int) -> str:
-        """The smallest integer: there are no unsigned types."""
+        """Return the smallest integer: there are no unsigned types."""
         types = {"TINYINT": 7, "SMALLINT": 15, "INT": 31}
         kind = next((name for name, bits in types.items() if cells <= 1 << bits), "BIGINT")
         return f"CAST({expression} AS {kind})"
@@ -293,7 +293,7 @@ class SparkDialect:
         return first, second
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
-        """A CASE."""
+        """Return a CASE."""
         branches = " ".join(f"WHEN {self.string(text)} THEN {code}" for text, code in codes.items())
         return f"CASE {expression} {branches} END"
 
@@ -306,7 +306,7 @@ class SparkDialect:
         return f"(SELECT *, {predicate} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """A salted hash of the row: a task that is retried has to draw what it drew before."""
+        """Return a salted hash of the row: a task that is retried has to draw what it drew before."""
         texts = ", ".join(f"COALESCE({self.text(column)}, '')" for column in columns)
         return self.digest(f"CONCAT_WS('|', '{salt}', {texts})")
 
@@ -315,5 +315,5 @@ DIALECT = SparkDialect()
 
 
 def column(name: str, kind: str) -> Column:
-    """A column as Spark names its type; text with a collation is no text here, as it would compare otherwise."""
+    """Return a column as Spark names its type; text with a collation is no text here, as it would compare otherwise."""
     return Column(name, _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER), kind, moments=kind == "timestamp")

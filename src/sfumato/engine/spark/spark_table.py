@@ -165,11 +165,11 @@ class SparkTable:
         return sorted(stamps_of_files)
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
-        """Encoded, bounded rows that carry ``raw`` columns along."""
+        """Return encoded, bounded rows that carry ``raw`` columns along."""
         return kept_rows(encoding, self.relation, raw)
 
     def raw(self, name: str) -> str:
-        """A quoted raw column."""
+        """Return a quoted raw column."""
         if name not in {column.name for column in self._columns}:
             raise TableError(f"the table has no column {name!r}", culprit=name)
         return DIALECT.name(name)
@@ -226,13 +226,13 @@ class SparkStore:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """A question to the cluster, whose answer is from one state of the files."""
+        """Guard a question to the cluster: its answer is from one state of the files."""
         with translating(self._table.spark, self._table.title):
             yield
         self.ready()
 
     def query(self, statement: str) -> pa.Table:
-        """The result of a grouping query."""
+        """Return the result of a grouping query."""
         with self._counting():
             return self._table.spark.sql(statement).toArrow()
 
@@ -316,7 +316,7 @@ class SparkStore:
         return None
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """A directory is read and counted by the executors, a file by this process."""
+        """Yield batches: the executors read and count a directory, this process reads a file."""
         if not out.is_dir():
             yield from read_labels(out, names)
             return
@@ -390,7 +390,8 @@ _ENCODINGS = {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "utf-16": "UTF-16"}
 
 
 def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False) -> SparkTable:
-    """The table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's catalogue).
+    """Return the table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's
+    catalogue).
 
     The active session is used, or one made with Spark's own configuration.
 

@@ -21,7 +21,8 @@ def database_engine(place: Any) -> Any:  # noqa: ANN401 - of SQLAlchemy, importe
 
 
 def server_of(url: str) -> str | None:
-    """The host, and the port if there is one, that an address leads to; None where it does not show where it leads.
+    """Return the host, and the port if there is one, that an address leads to; None where it does not show where it
+    leads.
 
     >>> server_of("postgresql://ann:pw@db.example:5433/census?table=people")
     'db.example:5433'

@@ -10,7 +10,7 @@ from sfumato.engine.port import Column, ColumnKind
 
 
 def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | MariaDialect) -> str:
-    """A look-up as CASE, which every engine has."""
+    """Return a look-up as CASE, which every engine has."""
     branches = " ".join(f"WHEN {dialect.string(text)} THEN {code}" for text, code in codes.items())
     return f"CASE {expression} {branches} END"
 
@@ -27,7 +27,7 @@ class PostgresDialect:
     lasting_snapshots = True  # all statements of a transaction read one state
 
     def day(self, column: Column) -> str | None:
-        """The difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        """Return the difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
         if column.type.upper() != "DATE":
             return None
         name = self.name(column.name)
@@ -36,7 +36,7 @@ class PostgresDialect:
         )
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """Counted as any."""
+        """Use the general count."""
 
     session = (
         "SET standard_conforming_strings = on",
@@ -50,11 +50,11 @@ class PostgresDialect:
     drop = "DROP TABLE IF EXISTS"
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
         return '"' + identifier.replace('"', '""') + '"'
 
     def string(self, value: str) -> str:
-        """A text literal; PostgreSQL holds no NUL, so text with one equals nothing."""
+        """Return a text literal; PostgreSQL holds no NUL, so text with one equals nothing."""
         return "NULL" if "\0" in value else "'" + value.replace("'", "''") + "'"
 
     def text(self, expression: str) -> str:
@@ -80,11 +80,12 @@ class PostgresDialect:
         return f"{select} OFFSET 0"
 
     def double(self, expression: str) -> str:
-        """A double."""
+        """Return a double."""
         return f"CAST({expression} AS DOUBLE PRECISION)"
 
     def decimal(self, name: str) -> str:
-        """A double; the cast fails on a number that is infinite or 0 as a double, so that these are told apart first.
+        """Return a double; the cast fails on a number that is infinite or 0 as a double, so that these are told apart
+        first.
 
         NaN comes first because it is greater than every number here.
         """
@@ -96,11 +97,11 @@ class PostgresDialect:
         )
 
     def integer(self, expression: str) -> str:
-        """A signed 64-bit integer."""
+        """Return a signed 64-bit integer."""
         return f"CAST({expression} AS BIGINT)"
 
     def code(self, expression: str, cells: int) -> str:
-        """The smallest integer: there are no unsigned types."""
+        """Return the smallest integer: there are no unsigned types."""
         kind = "SMALLINT" if cells <= 1 << 15 else "INTEGER" if cells <= 1 << 31 else "BIGINT"
         return f"CAST({expression} AS {kind})"
 
@@ -140,7 +141,7 @@ class PostgresDialect:
         return f"ENCODE(SHA256(CONVERT_TO({expression}, 'UTF8')), 'hex')"
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
-        """A CASE."""
+        """Return a CASE."""
         return cases(expression, codes, self)
 
     def filtered(self, relation: str, condition: str) -> str:
@@ -148,7 +149,7 @@ class PostgresDialect:
         return f"{relation} WHERE {condition}"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """The engine's own randomness."""
+        """Return the engine's own randomness."""
         del columns, salt
         return "RANDOM()"
 
@@ -174,7 +175,7 @@ class MariaDialect:
         """Read as text."""
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """Counted as any."""
+        """Use the general count."""
 
     session = (
         "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES'",
@@ -198,11 +199,11 @@ class MariaDialect:
         self._digest = digest
 
     def name(self, identifier: str) -> str:
-        """A quoted identifier."""
+        """Return a quoted identifier."""
         return "`" + identifier.replace("`", "``") + "`"
 
     def string(self, value: str) -> str:
-        """A text literal."""
+        """Return a text literal."""
         return "'" + value.replace("'", "''") + "'"
 
     def text(self, expression: str) -> str:
@@ -231,23 +232,23 @@ class MariaDialect:
         return self.text(f"HEX({name})") if column.kind is ColumnKind.OTHER else self.telling(column)
 
     def computed_once(self, select: str) -> str:
-        """A subquery with LIMIT is not merged."""
+        """Return a subquery with LIMIT, which MariaDB does not merge."""
         return f"{select} LIMIT {(1 << 64) - 1}"
 
     def double(self, expression: str) -> str:
-        """A double."""
+        """Return a double."""
         return f"CAST({expression} AS DOUBLE)"
 
     def decimal(self, name: str) -> str:
-        """A double, by way of text: no decimal has more than 65 digits."""
+        """Return a double, by way of text: no decimal has more than 65 digits."""
         return self.double(self.text(name))
 
     def integer(self, expression: str) -> str:
-        """A signed 64-bit integer."""
+        """Return a signed 64-bit integer."""
         return f"CAST({expression} AS SIGNED)"
 
     def code(self, expression: str, cells: int) -> str:
-        """The type is given where the table is made: CAST knows one unsigned type only."""
+        """Return the expression unchanged: the table has the type, because CAST knows one unsigned type only."""
         del cells
         return f"CAST({expression} AS UNSIGNED)"
 
@@ -258,11 +259,13 @@ class MariaDialect:
         return "(" + ", ".join(f"c{place} {types[smallest_bits(size)]} NOT NULL" for place, size in sizes) + ")"
 
     def key(self, columns: Sequence[str]) -> str:
-        """An index in the definition of a small table: MariaDB would join by the product of all such tables."""
+        """Return an index in the definition of a small table: MariaDB would join by the product of all such tables."""
         return f", KEY ({', '.join(columns[:_KEY_COLUMNS])})" if columns else ""
 
     def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """An index for each, as MariaDB would compare all pairs of rows; most keys differ in their first letters."""
+        """Return an index for each key, because MariaDB would compare all pairs of rows; the first letters of most keys
+        differ.
+        """
         return tuple(f"ALTER TABLE {table} ADD INDEX ({column}(64))" for column in columns)
 
     def analyzed(self, table: str) -> tuple[str, ...]:
@@ -289,7 +292,7 @@ class MariaDialect:
         return f"SHA2({expression}, 256)"
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
-        """A CASE."""
+        """Return a CASE."""
         return cases(expression, codes, self)
 
     def filtered(self, relation: str, condition: str) -> str:
@@ -297,7 +300,7 @@ class MariaDialect:
         return f"{relation} WHERE {condition}"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """The engine's own randomness."""
+        """Return the engine's own randomness."""
         del columns, salt
         return "RAND()"
 

@@ -49,15 +49,15 @@ class SqlJoin:
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """A temporary table."""
+        """Return a temporary table."""
         return self._made(select(self._tables[name].relation), keys)
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """A temporary table."""
+        """Return a temporary table."""
         return self._made(select, keys)
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """Fetched at once."""
+        """Fetch all rows at once."""
         return self._session.rows(statement)
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
@@ -104,5 +104,5 @@ class SqlJoin:
 
     @contextmanager
     def session(self) -> Iterator[DatabaseSession]:
-        """The one session."""
+        """Provide the one session."""
         yield self._session

@@ -89,7 +89,7 @@ class DatabaseSession:
             self.run(*self.dialect.read_only)
 
     def chunks(self, statement: str) -> Iterator[Sequence[Sequence[Any]]]:
-        """A result in chunks of ``BATCH_ROWS``, streamed by the server."""
+        """Yield a result in chunks of ``BATCH_ROWS``, streamed by the server."""
         with self._lock, self._translating():
             streaming = self._connection.execution_options(stream_results=True, max_row_buffer=BATCH_ROWS)
             result = streaming.exec_driver_sql(statement)
@@ -238,7 +238,7 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
 
 
 def _unknown_option(engine: Any, message: str) -> str | None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
-    """The option of the address that a driver says it does not know, without its value; None if it says nothing."""
+    """Return the name of the address's option that a driver rejects as unknown; None if it names none."""
     unknown = ("invalid connection option", "unexpected keyword argument")  # of PostgreSQL's driver, of MariaDB's
     if not any(words in message for words in unknown):
         return None
@@ -283,7 +283,7 @@ def _of_moments(kind: Any, dialect: PostgresDialect | MariaDialect) -> bool:  # 
 
 
 def declared_keys(url: str) -> dict[str, DeclaredKeys]:
-    """The tables of a database by name, with keys and references of one column each; reads no row.
+    """Return the tables of a database by name, with keys and references of one column each; reads no row.
 
     Raises:
         InputError: no address of a database.

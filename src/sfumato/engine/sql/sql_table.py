@@ -54,7 +54,7 @@ class Rewriting:
     raw: tuple[str, ...]
 
     def tables(self) -> dict[str, pa.Table]:
-        """The small tables, by name."""
+        """Return the small tables, by name."""
         recode = self.recode
         levels = {
             f"sfumato_level{place}": pa.table(
@@ -79,7 +79,7 @@ class Rewriting:
         return (*self.recode.labels.column_names, *self.raw)
 
     def select(self, rows: str) -> str:
-        """The rewritten rows in random order.
+        """Return the rewritten rows in random order.
 
         Args:
             rows: encoded rows, what stands after FROM.
@@ -232,7 +232,7 @@ class SqlTable:
 
     @contextmanager
     def _kept_session(self) -> Iterator[DatabaseSession]:
-        """A session that a result keeps; it is closed if there is none."""
+        """Provide a session that a result keeps; it is closed if there is none."""
         session = DatabaseSession(self._engine, self.title)
         try:
             yield session
@@ -248,12 +248,12 @@ class SqlTable:
         return EncodedRows(store, self)
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
-        """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
+        """Return encoded, bounded rows that carry ``raw`` columns along, as one statement."""
         written = kept_rows_at_once if self.dialect.common_once else kept_rows
         return written(encoding, self.relation, raw)
 
     def raw(self, name: str) -> Column:
-        """A raw column."""
+        """Return a raw column."""
         match = next((column for column in self._columns if column.name == name), None)
         if match is None:
             raise TableError(f"the table has no column {name!r}", culprit=name)
@@ -261,7 +261,7 @@ class SqlTable:
 
     @contextmanager
     def session(self) -> Iterator[DatabaseSession]:
-        """A session for one piece of work."""
+        """Provide a session for one piece of work."""
         session = DatabaseSession(self._engine, self.title)
         try:
             yield session
@@ -300,7 +300,7 @@ class SqlSource(Protocol):
         ...
 
     def raw(self, name: str) -> Column:
-        """A raw column."""
+        """Return a raw column."""
         ...
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
@@ -308,7 +308,7 @@ class SqlSource(Protocol):
         ...
 
     def session(self) -> AbstractContextManager[DatabaseSession]:
-        """A session for one piece of work."""
+        """Return a session for one piece of work."""
         ...
 
 
@@ -332,7 +332,7 @@ class SqlStore:
         self.session.ready()
 
     def query(self, statement: str) -> pa.Table:
-        """The result of a grouping query."""
+        """Return the result of a grouping query."""
         names, rows = self.session.named_rows(statement)
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
@@ -409,7 +409,7 @@ class SqlStore:
         return None
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The file is read by this process."""
+        """Read the file in this process."""
         return read_labels(out, names)
 
     def _tallied(self, plan: CoverPlan, cover: int, where: Predicate | None) -> Counts:
@@ -429,7 +429,7 @@ def arrow_type(column: Column) -> pa.DataType:
 
 
 def as_arrow(column: Column, dialect: Dialect) -> str:
-    """A raw column as an expression of its Arrow type."""
+    """Return a raw column as an expression of its Arrow type."""
     name = dialect.name(column.name)
     match column.kind:
         case ColumnKind.REAL:

@@ -112,7 +112,7 @@ class JoinedTables:
         return replace(view, view=bounded_joins(view.view, self.schema, self._repeats))
 
     def encode(self, view: BoundedView) -> Recodable:
-        """The rows of a view whose joins are bounded, bounded per unit: what is counted.
+        """Return the rows of a view whose joins are bounded, bounded per unit: what is counted.
 
         Raises:
             QueryError: a join could make too many rows of one unit.
@@ -140,13 +140,13 @@ class JoinedTables:
         return self._engine.materialize_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
 
     def _repeated(self, relation: str, key: str) -> int:
-        """The most rows of a public table that have one key."""
+        """Return the most rows of a public table that have one key."""
         repeats = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
         ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({repeats}) AS counted")
         return int(most)
 
     def _keys(self, table: SchemaTable) -> list[str]:
-        """The columns of keys that are kept of a table."""
+        """Return the columns of keys that are kept of a table."""
         return [f"k{place}" for place in range(len(table.columns))]
 
     def _check_columns(self, table: SchemaTable) -> None:

@@ -63,7 +63,7 @@ class DerivedEncoding:
         return [*(f"c{place}" for place in range(len(self.domain))), "u"]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """The rows, before any is left out; they have no raw columns."""
+        """Return the rows, before any is left out; they have no raw columns."""
         del relation
         assert not raw
         if self.child is None:
@@ -147,7 +147,7 @@ class DerivedEncoding:
         return values, "x.u", f"{source} WHERE x.t > 1"
 
     def _first_date(self, child: ChildTable, code: str) -> str:
-        """The cell of a first date; missing and other ones keep cells of their own."""
+        """Return the cell of a first date; missing and other ones keep cells of their own."""
         assert child.order is not None
         declared, cells = child.attribute(child.order).declared, len(child.first_dates)
         integer = self.dialect.integer(code)
@@ -171,7 +171,7 @@ class DerivedEncoding:
         return f"CASE WHEN {code} IS NULL THEN NULL {missing}{undated if above.undated else ''}ELSE {inside} END"
 
     def _gap(self, child: ChildTable, later: str, earlier: str) -> str:
-        """The cell of the distance between two dates."""
+        """Return the cell of the distance between two dates."""
         distance = f"({self.dialect.integer(later)} - {self.dialect.integer(earlier)})"
         return bin_number(distance, child.gaps, range(len(child.gaps)))
 
@@ -265,7 +265,7 @@ class DerivedEncoding:
 
 
 def _placed(place: str, child: ChildTable, *, first: int) -> str:
-    """The code of a place from the ``first`` that there is: later ones are one."""
+    """Return the code of a place from the ``first`` that there is: later ones are one."""
     last = min(child.most, PLACES + 1)
     return f"CASE WHEN {place} > {last} THEN {last} ELSE {place} END - {first}"
 

@@ -103,7 +103,7 @@ class ViewEncoding:
         return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """The rows of the view, before any is left out; it has no raw columns."""
+        """Return the rows of the view, before any is left out; it has no raw columns."""
         del relation
         assert not raw
         codes = [
@@ -461,7 +461,7 @@ class ViewEncoding:
 
 
 def columns(view: View) -> list[str]:
-    """The columns of a view's relation."""
+    """Return the columns of a view's relation."""
     return [
         *(f"c{place}" for place in range(len(view.attributes))),
         *(f"v{place}" for place in stored_values(view.attributes)),
@@ -486,7 +486,7 @@ def number_of(dialect: Dialect, domain: Domain, name: str) -> str:
 
 
 def _outer_code(attribute: Attribute, place: int) -> str:
-    """The code of an attribute that an outer join makes nullable; the cell for unknown values is behind the missing."""
+    """Return the code of an attribute that an outer join makes nullable; unknown values follow missing ones."""
     code, absent = f"r.c{place}", attribute.declared
     if attribute.nullable or attribute.unknown is not Unknown.CATEGORY:
         return f"COALESCE({code}, {absent})"
@@ -494,7 +494,7 @@ def _outer_code(attribute: Attribute, place: int) -> str:
 
 
 def _clamped(value: str, low: str | None, high: str | None) -> str:
-    """A value moved to its bounds; LEAST and GREATEST treat NULL differently on engines."""
+    """Return a value moved to its bounds; LEAST and GREATEST treat NULL differently on engines."""
     whens = [f"WHEN {value} < {low} THEN {low}"] if low is not None else []
     whens += [f"WHEN {value} > {high} THEN {high}"] if high is not None else []
     return f"(CASE {' '.join(whens)} ELSE {value} END)" if whens else value

@@ -137,7 +137,7 @@ class Composite(Randomizer):
             yield from_bytes(mine.view(np.uint8).reshape(len(mine), mine.itemsize)[:, :size], part.layout), spare
 
     def split(self, tally: Tally) -> list[tuple[int, Tally]]:
-        """Number of reports and tally of each part."""
+        """Return the number of reports and tally of each part."""
         ends = np.cumsum([1 + part.tally_size for part in self.parts])
         return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
 

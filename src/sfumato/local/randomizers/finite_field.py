@@ -62,7 +62,7 @@ class ProjectiveGeometry(SupportDesign):
         return self._supporters_first.take(place)
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         counts: Tally = self.incidence() @ tally
         return counts
 
@@ -189,7 +189,7 @@ def _products(digits: NDArray[np.int64], lower: NDArray[np.int64], prime: int) -
 
 
 def points(order: int, dimension: int) -> int:
-    """Number of points of the projective space of a vector space over GF(order); none of dimension zero.
+    """Return the number of points of the projective space of a vector space over GF(order); none of dimension zero.
 
     >>> points(2, 3), points(5, 0)
     (7, 0)

@@ -99,7 +99,7 @@ class LocalHash(SupportDesign):
         return _counted_pairs(self._field, (self.digits, self.inputs), function, bucket)
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return tally if self.outputs > LARGEST_TALLY else self.total(tally.reshape(self.functions, self.buckets))
 
     def total(self, weights: Tally) -> Tally:

@@ -158,7 +158,7 @@ class Loloha(FrequencyOracle):
         return self.hashed.tally(reports)
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return self.hashed.support(tally)
 
 

@@ -186,7 +186,7 @@ class FrequencyOracle(Randomizer):
     q: float
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each input, ``(inputs,)``."""
+        """Return the number of reports that support each input, ``(inputs,)``."""
         return tally
 
     def variance(self, frequency: float) -> float:

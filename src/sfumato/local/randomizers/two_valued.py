@@ -72,7 +72,7 @@ class SupportDesign(ABC):
 
     @abstractmethod
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
 
     @abstractmethod
     def incidence(self) -> NDArray[np.bool_]:
@@ -151,7 +151,7 @@ class TwoValued(FrequencyOracle):
         return self.design.tally(reports)
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return self.design.support(tally)
 
 
@@ -179,7 +179,7 @@ class DirectResponse(SupportDesign):
         return other
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:
@@ -214,7 +214,7 @@ class Hadamard(SupportDesign):
         return report
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         counts: Tally = (int(tally.sum()) + transform(tally)[1 : self.inputs + 1]) // 2
         return counts
 
@@ -277,7 +277,7 @@ class SubsetSelection(SupportDesign):
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:

@@ -184,7 +184,7 @@ class CountMeanSketch(FrequencyOracle):
         return np.stack(cells, axis=1).astype(np.int64, copy=False).ravel()
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         return self._hashed.total(tally.reshape(-1, self.width))
 
 
@@ -291,7 +291,7 @@ class HadamardSketch(SupportDesign):
         return report
 
     def support(self, tally: Tally) -> Tally:
-        """Number of reports that support each value."""
+        """Return the number of reports that support each value."""
         even, odd = np.moveaxis(tally.reshape(-1, self.width, 2), 2, 0)
         cells = np.arange(self.width)
         parity = (np.bitwise_count(cells[:, None] & cells[None, :]) & 1).astype(np.int64)  # (coefficients, cells)

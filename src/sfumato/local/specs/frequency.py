@@ -187,7 +187,7 @@ def _domain(values: Sequence[str] | Sequence[int] | int) -> tuple[str, ...] | tu
 
 
 def size_of_domain(domain: tuple[str, ...] | tuple[int, ...] | int) -> int:
-    """Number of values of a domain.
+    """Return the number of values of a domain.
 
     Raises:
         InputError: fewer than two values or more than 2^20, a value twice, or others than texts or whole numbers.

@@ -243,7 +243,7 @@ class KeyValue(Spec):
 
 
 def _number_of(keys: tuple[str, ...] | tuple[int, ...] | int) -> int:
-    """Number of keys, which are a domain, but may be a single one."""
+    """Return the number of keys, which are a domain, but may be a single one."""
     size = keys if isinstance(keys, int) else len(keys)
     if size < 1:
         raise InputError("a key-value spec needs at least one key", culprit=keys)

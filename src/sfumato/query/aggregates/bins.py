@@ -88,7 +88,9 @@ def ladder(attribute: Integer | Real) -> Ladder:
 
 
 def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[float, ...], ...]:
-    """The edges of the levels between two bounds, finest first; ``values`` are how many integers there are between."""
+    """Return the edges of the levels between two bounds, finest first; ``values`` are how many integers there are
+    between.
+    """
     if values is not None:
         width: float = -(-values // LEAVES)
         needed = -(-values // int(width))

@@ -256,7 +256,7 @@ def _table(schema: Schema, name: str) -> SchemaTable | None:
 
 
 def _further(schema: Schema, part: Part, words: frozenset[str], *, every_column: bool) -> tuple[str, ...]:
-    """The derived columns and facts of a table that a statement names, or its bounds; all of them under ``*``."""
+    """Return the derived columns and facts of a table that a statement or its bounds name; all of them under ``*``."""
     if part.table is None or not isinstance(part.view, Scan):
         return ()
     if every_column:

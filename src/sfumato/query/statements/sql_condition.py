@@ -159,7 +159,7 @@ def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (
 
 
 def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """The level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None if it is no
+    """Return the level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None if it is no
     function of such an attribute.
 
     Functions that SQL knows are read so as well: nothing is ever computed.

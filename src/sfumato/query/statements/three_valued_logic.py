@@ -90,7 +90,7 @@ def either(conditions: Sequence[Condition]) -> Condition:
 
 
 def _met(kind: type[All | Any], parts: Sequence[Predicate]) -> Predicate:
-    """A conjunction or disjunction with one comparison of each attribute, so that a list of values is one part."""
+    """Return a conjunction or disjunction with one comparison per attribute: a list of values becomes one part."""
     cells, others = _merged(kind, parts)
     joined = (*(Among(name, codes) for name, codes in cells.items()), *others)
     return joined[0] if len(joined) == 1 else kind(joined)
@@ -251,7 +251,7 @@ def _moment(attribute: Dated, literal: Literal) -> Fraction:
 
 
 def _double(literal: Fraction) -> Fraction:
-    """The double that a decimal is read as, as edges and values are: an edge at 0.1 is the double nearest to it."""
+    """Return the double nearest to a decimal, because edges and values are doubles: an edge at 0.1 is that double."""
     try:
         return Fraction(float(literal))
     except OverflowError:
@@ -404,7 +404,9 @@ def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fr
 
 
 def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
-    """The least and the greatest value of a cell, or where the next one begins; dates as :func:`_moment` has them."""
+    """Return the least and the greatest value of a cell, or where the next one begins; dates as :func:`_moment` has
+    them.
+    """
     if isinstance(attribute, Date):
         first, after = attribute.span(code)
         return Fraction(first), Fraction(after - 1)

@@ -353,7 +353,8 @@ class UnitRows:
     # --- conditions on numbers without declared cells -----------------------------------------------------------------
 
     def _cut(self, node: Any) -> Any:  # noqa: ANN401
-        """A comparison of a computed number, which has one cell, in cells that begin where it is cut; None of others.
+        """Return a comparison of a computed number, which has one cell, in cells that begin where it is cut; None of
+        others.
 
         Where a statement cuts is public, so it may cut anywhere.  Cells that a schema declares stay as they are.
         """

@@ -177,7 +177,7 @@ class CodebookFile:
         return int(self.rows(self.columns[:1]).num_rows)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns.
+        """Return some columns.
 
         Raises:
             InputError: they cannot be read.
@@ -195,7 +195,7 @@ class CodebookFile:
 
 
 def read_codebook(path: str | Path) -> Codebook:
-    """The codebook that a Parquet or Arrow file carries; nothing in it is executed.
+    """Return the codebook that a Parquet or Arrow file carries; nothing in it is executed.
 
     Raises:
         InputError: the file cannot be read, is of another kind, or carries no codebook.
@@ -204,7 +204,7 @@ def read_codebook(path: str | Path) -> Codebook:
 
 
 def open_codebook(path: str | Path) -> CodebookFile:
-    """The file with its codebook; the rows are not read.
+    """Return the file with its codebook; the rows are not read.
 
     Raises:
         InputError: as :func:`read_codebook` says.
@@ -250,7 +250,7 @@ _Read = TypeVar("_Read")
 
 
 def _read(kind: type[_Read], value: Any) -> _Read:  # noqa: ANN401 -- JSON
-    """A JSON value as the dataclass that it was.
+    """Return a JSON value as the dataclass that it was.
 
     Raises:
         TypeError: it has other fields, or one of another type.
@@ -281,14 +281,14 @@ _NAMED = 8
 
 
 def join_words(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     every = list(names)
     text = ", ".join(name[:MOST_TEXT] for name in every[:_NAMED])
     return text if len(every) <= _NAMED else f"{text} and {len(every) - _NAMED} more"
 
 
 def pair_title(entry: PairEntry | MeasuredTable) -> str:
-    """The attributes of a table, as it is called."""
+    """Return the attributes of a table, as it is called."""
     return " x ".join(entry.attributes)
 
 
@@ -408,5 +408,5 @@ def _plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text in one line, with blanks for what a terminal would obey."""
+    """Return the text in one line, with blanks for what a terminal would obey."""
     return "".join(each if each.isprintable() else " " for each in text)

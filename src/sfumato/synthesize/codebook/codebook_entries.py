@@ -62,7 +62,7 @@ class _Scale:
 
 
 def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
-    """The codebook of a file with these rows of a release of ``model``: shape ``(rows, attributes)``."""
+    """Return the codebook of a file with these rows of a release of ``model``: shape ``(rows, attributes)``."""
     rows = len(codes)
     scale = _Scale(model.total / rows if rows else 0.0, _most_rows(model, release.provenance))
     columns = tuple(_column(model, index, codes, scale) for index in range(len(model.domain)))
@@ -146,7 +146,7 @@ def _most_rows(model: Model, provenance: Mapping[str, Any]) -> int:
 
 
 def _cells(model: Model, name: str) -> NDArray[np.int64]:
-    """The group of each code in tables of several attributes: as measured last, else as modelled, else the code."""
+    """Return the group of each code in tables of several attributes: the last measured, else modeled, else the code."""
     fresh = [table for table in model.tables if table.fresh and name in table.attributes]
     measured = pooled_marginal(fresh, (name,), model.domain)
     if measured is not None:
@@ -157,7 +157,7 @@ def _cells(model: Model, name: str) -> NDArray[np.int64]:
 def _groups(
     attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: _Scale
 ) -> tuple[tuple[GroupEntry, ...], dict[int, int]]:
-    """The groups of several values with their errors, and the place of each by its number."""
+    """Return the groups of several values with their errors, and the place of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
     measured = pooled_marginal(fresh, (attribute.name,), model.domain)
@@ -213,7 +213,7 @@ def _run(attribute: Attribute, first: int, last: int) -> str:
 
 
 def measured_tables(tables: Sequence[NoisyTable]) -> tuple[MeasuredTable, ...]:
-    """The tables as a codebook lists them, without counts of all rows."""
+    """Return the tables as a codebook lists them, without counts of all rows."""
     return tuple(_measured(table) for table in tables if table.attributes)
 
 
@@ -228,7 +228,7 @@ def _measured(table: NoisyTable) -> MeasuredTable:
 
 
 def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
-    """The tables of a release that was stored before their counts were kept."""
+    """Return the tables of a release that was stored before their counts were kept."""
     if not isinstance(model, Graphical):
         return ()
     sizes = model.model.sizes
@@ -276,7 +276,7 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: _Scale, 
 
 
 def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | None:
-    """The share of the rows that would have to move to another cell of a pair at most; None: it has no distance."""
+    """Return the largest share of rows that would have to move to another cell of a pair; None without a distance."""
     chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
     if not isinstance(model, Graphical) or not chosen:
         return None

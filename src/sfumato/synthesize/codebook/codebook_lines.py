@@ -111,7 +111,7 @@ class ValueLine:
 
 
 def seen(label: str) -> str:
-    """The label, in quotes where a reader would overlook its blanks, and these as open boxes.
+    """Return the label, in quotes where a reader would overlook its blanks, and these as open boxes.
 
     >>> seen("a b"), seen(" a  b"), seen("")
     ('a b', '"␣a␣␣b"', '""')
@@ -121,7 +121,7 @@ def seen(label: str) -> str:
 
 
 def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
-    """The values of a column on at most as many lines as people read."""
+    """Return the values of a column on at most as many lines as people read."""
     if len(column.values) <= MOST_LINES:
         return tuple(_line(column, [value]) for value in column.values)
     fold = _rarest if column.kind == "categorical" else _neighbours

@@ -277,7 +277,7 @@ def one_group(size: int) -> Coarsening:
 
 
 def renumbered(groups: np.ndarray, weights: FloatArray) -> Coarsening:
-    """Number groups from 0, and keep weights positive."""
+    """Assign numbers from 0 to the groups, and keep weights positive."""
     return Coarsening(np.unique(groups, return_inverse=True)[1].reshape(-1), np.maximum(weights, _LEAST))
 
 
