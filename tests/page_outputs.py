@@ -5,22 +5,37 @@ With ``rows=3`` the three lines after the first are rows drawn at random, which 
 ``<!-- outputs of COMMAND -->`` has a statement in its second column and the answer in its third: EXAMPLE in the command
 stands for the statement.  A number ``5 ± 2`` there may differ by six standard deviations, which are three times 2.
 In a fourth column stands a statement that is answered where the second is refused.
+
+An example that ends with a chart stores it as a picture.  ``<!-- picture noise=30 -->`` stands after the example, and
+``![text](images/PAGE-1.svg)`` in the next line.  The numbers of the picture lie next to it in ``images/PAGE-1.json``,
+and the test compares these.  ``<!-- picture noise=30 of FILE.py -->`` stores the chart that a file next to the picture
+ends with.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
 from collections.abc import Callable
+from html import unescape
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 EXAMPLE = re.compile(
     r"^```(?P<language>console|python|yaml)\n(?P<block>.*?)^```\n"
     r"(?:\n```output(?P<fence>[^\n]*)\n(?P<output>.*?)^```\n)?"
+    r"(?P<shown>\n<!-- picture[^\n]* -->\n!\[[^\]]*\]\([^)\s]+\)\n)?"
     r"|^<!-- outputs of (?P<command>[^\n]+) -->\n\n?(?P<table>(?:\|[^\n]*\n)+)",
     re.MULTILINE | re.DOTALL,
 )
+PICTURE = re.compile(
+    r"<!-- picture(?: noise=(?P<noise>\S+))?(?: of (?P<source>\S+\.py))? -->\n!\[[^\]]*\]\((?P<file>[^)\s]+\.svg)\)"
+)
+DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+MARK = re.compile(r"<title>([^<]+)</title>|<[^>]*aria-label=\"([^\"]+)\"[^>]*aria-roledescription=\"(?:bar|point)\"")
 MASKED = [
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?"), "TIME"),
@@ -30,6 +45,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e-?\d+)?")
 NOISY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ± ([\d,]+(?:\.\d+)?)")
 DEVIATIONS = 3.1  # half widths of 95 %: six standard deviations of Gaussian noise, and the rounding of what is shown
 SHOWN = 3  # groups in a cell of a table
+FEWEST = 2  # marks of a picture
 Run = Callable[[str], tuple[int, str, str]]
 
 
@@ -46,6 +62,51 @@ def drift(old: str, new: str, noise: str = "", rows: int = 0) -> str:
         if abs(shown - printed) > allowed:
             return f"the page shows {one} and the example prints {other}; the noise is {noise or 0}"
     return ""
+
+
+def chart_of(block: str, name: str) -> str:
+    """Run an example in Python, and return the drawing that its last line evaluates to; nothing if it does not."""
+    tree = ast.parse(block)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    namespace = {"__name__": "example"}
+    with patch("webbrowser.open"):
+        exec(compile(tree, name, "exec"), namespace)  # noqa: S102  (our own pages)
+        value = eval(compile(ast.Expression(last.value), name, "eval"), namespace) if last else None  # noqa: S307
+    if type(value).__module__.startswith("altair."):
+        import vl_convert
+
+        return str(vl_convert.vegalite_to_svg(value.to_dict()))
+    drawing = DRAWING.search(getattr(value, "html", ""))
+    return drawing[0] if drawing else ""
+
+
+def numbers_of(drawing: str) -> str:
+    """Return the labels and numbers of the marks of a drawing as JSON, one mark a line."""
+    marks = [unescape(title or label).strip() for title, label in MARK.findall(drawing)]
+    return json.dumps(marks, indent=0, ensure_ascii=False) + "\n"
+
+
+def stored_picture(drawing: str, marker: re.Match[str], page: Path, *, refresh: bool) -> str:
+    """Return how the numbers of a drawing differ from those stored with its picture, and store it if wanted."""
+    file = page.parent / marker["file"]
+    numbers, data = numbers_of(drawing), file.with_suffix(".json")
+    if len(json.loads(numbers)) < FEWEST:
+        return f"{file.name} states no numbers"
+    old = data.read_text(encoding="utf-8") if data.exists() and file.exists() else "nothing"
+    fault = drift(old, numbers, marker["noise"] or "")
+    if fault and refresh:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(standalone(drawing), encoding="utf-8")
+        data.write_text(numbers, encoding="utf-8")
+    return f"{file.name}: {fault}" if fault else ""
+
+
+def standalone(drawing: str) -> str:
+    """Return a drawing as a file of its own, on white paper."""
+    head, _, body = drawing.partition(">")
+    if "xmlns=" not in head:
+        head += ' xmlns="http://www.w3.org/2000/svg"'
+    return f'{head}><rect width="100%" height="100%" fill="#fff"/>{body.strip()}\n'
 
 
 def without_rows(text: str, rows: int) -> str:

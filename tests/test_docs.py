@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyarrow import csv
-from tests.page_outputs import EXAMPLE, drift, drift_of_cell, table
+from tests.page_outputs import EXAMPLE, PICTURE, chart_of, drift, drift_of_cell, numbers_of, stored_picture, table
 
 from sfumato.app.cli.main import run
 from sfumato.domain import parse
@@ -68,13 +68,18 @@ attributes:
 def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workspace)
     faults: list[str] = []
+    refresh = bool(os.environ.get("REFRESH_OUTPUTS"))
 
     def with_output(example: re.Match[str]) -> str:
         if example["table"]:
             return example[0].replace(
                 example["table"], table(example["table"], example["command"], carried_out, faults)
             )
-        printed = run_block(page, example["language"], example["block"], workspace)
+        printed, drawing = run_block(page, example["language"], example["block"], workspace)
+        if marker := PICTURE.search(example["shown"] or ""):
+            faults.extend(filter(None, [stored_picture(drawing, marker, page, refresh=refresh)]))
+        elif drawing:
+            faults.append(f"a chart has no picture: add <!-- picture noise=N --> and ![...](images/{page.stem}-N.svg)")
         if example["output"] is None:
             return example[0]
         stated = dict(re.findall(r"(noise|rows)=(\S+)", example["fence"]))
@@ -85,21 +90,26 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
 
     text = page.read_text(encoding="utf-8")
     refreshed = EXAMPLE.sub(with_output, text)
-    if os.environ.get("REFRESH_OUTPUTS"):
+    for marker in PICTURE.finditer(text):
+        if marker["source"]:
+            source = (page.parent / marker["file"]).parent / marker["source"]
+            drawing = chart_of(source.read_text(encoding="utf-8"), source.name)
+            faults.extend(filter(None, [stored_picture(drawing, marker, page, refresh=refresh)]))
+    if refresh:
         page.write_text(refreshed, encoding="utf-8")
     else:
         assert not faults, "\n".join([f"{page.name}: run make docs-outputs if this is right", *faults])
 
 
-def run_block(page: Path, language: str, block: str, workspace: Path) -> str:
-    """Run an example, and return what it prints."""
-    printed = StringIO()
+def run_block(page: Path, language: str, block: str, workspace: Path) -> tuple[str, str]:
+    """Run an example, and return the text that it prints and the chart that it ends with."""
+    printed, drawing = StringIO(), ""
     if language == "yaml" and "attributes:" in block:
         described = yaml.safe_load(block)
         (parse_schema if described.get("sfumato") == 2 else parse)(described)
     elif language == "python":
         with redirect_stdout(printed):
-            exec(compile(block, f"{page.name}, an example", "exec"), {"__name__": "example"})  # noqa: S102
+            drawing = chart_of(block, f"{page.name}, an example")
     elif language == "console":
         for command in commands(block):
             code, output, said = carried_out(command)
@@ -107,7 +117,7 @@ def run_block(page: Path, language: str, block: str, workspace: Path) -> str:
             printed.write(output)
             if " domain draft " in command:
                 accept(workspace / "people.yaml")
-    return printed.getvalue()
+    return printed.getvalue(), drawing
 
 
 def carried_out(command: str) -> tuple[int, str, str]:
@@ -148,6 +158,33 @@ def commands(block: str) -> list[str]:
 def accept(domain: Path) -> None:
     """What the docs tell the reader to do with a draft."""
     domain.write_text(domain.read_text().replace("draft: true", "draft: false"))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_chart_at_the_end_of_an_example_is_stored_with_its_numbers(tmp_path: Path) -> None:
+    block = "import altair as alt\nrows = [{'sex': 'F', 'rows': %d}, {'sex': 'M', 'rows': 40}]\n"
+    block += "alt.Chart(alt.InlineData(values=rows)).mark_bar().encode(x='rows:Q', y='sex:N')"
+    page = tmp_path / "page.md"
+    marker = PICTURE.search("<!-- picture noise=3 -->\n![Rows by sex](images/page-1.svg)\n")
+    assert marker is not None
+    drawn = {rows: chart_of(block % rows, "an example") for rows in (30, 32, 34)}
+    assert "30" in numbers_of(drawn[30])
+    assert "nothing" in stored_picture(drawn[30], marker, page, refresh=False)
+    stored_picture(drawn[30], marker, page, refresh=True)
+    assert (tmp_path / "images" / "page-1.svg").read_text().startswith("<svg")
+    assert not stored_picture(drawn[32], marker, page, refresh=False)
+    assert "34" in stored_picture(drawn[34], marker, page, refresh=False)
+
+
+def test_every_picture_of_the_docs_is_shown_and_has_its_numbers() -> None:
+    shown = {
+        (page.parent / file).resolve()
+        for page in PAGES
+        for file in re.findall(r"\]\(([^)\s]+\.svg)\)", page.read_text(encoding="utf-8"))
+    }
+    stored = set((ROOT / "docs" / "images").glob("*.svg"))
+    assert stored == shown
+    assert all(file.with_suffix(".json").exists() for file in stored)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
