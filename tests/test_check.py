@@ -16,7 +16,7 @@ FILES = """
   src/sfumato_labs/risk.py tests/conftest.py tests/test_extras.py tests/query/helpers.py tests/query/test_plan.py
   tests/query/test_answers.py tests/app/test_cli.py tests/server/test_jobs.py tests/labs/test_risk.py
   tests/test_structure.py tests/clients/test_typescript_types.py
-  scripts/check tests/test_check.py tests/mutants/query.toml docs/query.md
+  scripts/check tests/test_check.py tests/mutants/query.toml docs/tutorials/first-queries.md
 """.split()  # noqa: SIM905 - a listing of a folder
 
 
@@ -51,7 +51,7 @@ def root(tmp_path_factory) -> Path:
         ("tests/query/test_gone.py", ""),
         ("scripts/check", "tests/test_check.py"),
         ("tests/mutants/query.toml", ""),
-        ("docs/query.md", ""),
+        ("docs/tutorials/first-queries.md", ""),
     ],
 )
 def test_a_change_chooses_the_tests_that_mirror_it(check, root, change, tests):

@@ -132,8 +132,8 @@ def test_spills_lie_on_a_disk_and_options_of_login_can_be_added():
     assert spill in (DEPLOYMENT / "Dockerfile").read_text(encoding="utf-8")  # so that its user may write there
     assert server["command"].split()[-1] == "${SFUMATO_OPTIONS:-}"
     assert any(each.endswith(":/etc/sfumato:ro") for each in server["volumes"])
-    sections = re.findall(r"docs/operate\.md, ([A-Z]\w+)", (DEPLOYMENT / "alerts.yml").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    sections = re.findall(r"docs/how-to/serve\.md, ([A-Z]\w+)", (DEPLOYMENT / "alerts.yml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8")
     assert sections
     assert all(f"\n## {each}\n" in page for each in sections)
 

@@ -26,13 +26,27 @@ from sfumato.domain.table_schema import parse_schema
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")], key=lambda page: page.name)
+DOCS = ROOT / "docs"
+LABS = ROOT / "src" / "sfumato_labs" / "README.md"
+PAGES = [ROOT / "README.md", LABS, *sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "benchmarks")]
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+FLAT = """
+anonymize cli comparison domain evaluate hospital intervals KNOWN-WEAKNESSES labs law ledger local one-file operate
+query related scale sql sql-refusals synthesize synthesize-models tables threat-model
+decisions/0001-one-ledger-beside-the-domain decisions/0002-releases-not-calls-are-journal-entries
+decisions/0003-unknown-values-are-declared decisions/0004-jsonschema-alone-checks-a-domain
+decisions/0005-drafts-find-out-how-a-csv-file-is-written decisions/0006-the-ledger-speaks-to-its-databases-itself
+""".split()  # noqa: SIM905  (addresses before the documentation had parts)
 BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MACHINE = ("make ", "scripts/", 'eval "')  # run by whoever sets up a machine, and by the tests' own runner
 ELSEWHERE = ("sfumato demo",)  # takes long, and has tests of its own
 
 FAMILIES = ("anonymize", "data", "domain", "evaluate", "local", "query", "synthesize")
 SHELL = {"|", ">", "<", "&", "&&", ";"}  # signs of what only a shell understands
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -63,7 +77,7 @@ attributes:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 @pytest.mark.filterwarnings("default")  # as for a reader
 def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workspace)
@@ -187,7 +201,7 @@ def test_every_picture_of_the_docs_is_shown_and_has_its_numbers() -> None:
     assert all(file.with_suffix(".json").exists() for file in stored)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_example_imports_from_an_inner_module(page: Path) -> None:
     examples = [ast.parse(block) for language, block in blocks(page) if language == "python"]
     named = {node.module for tree in examples for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -206,12 +220,32 @@ def test_the_command_line_reference_is_what_the_commands_print() -> None:
     printed = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "cli-reference")], check=True, capture_output=True, text=True
     )
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == printed.stdout
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8") == printed.stdout
 
 
 def test_every_page_of_the_docs_is_in_the_navigation() -> None:
-    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} == listed
+    listed = re.findall(r"[\w/-]+\.md", str(SITE["nav"]))
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == set(listed)
+
+
+def test_every_old_address_leads_to_a_page() -> None:
+    (redirects,) = (each["redirects"]["redirect_maps"] for each in SITE["plugins"] if "redirects" in each)
+    assert set(redirects) == {f"{old}.md" for old in FLAT}
+    assert [old for old, new in redirects.items() if (DOCS / old).exists() or not (DOCS / new).is_file()] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(DOCS / "benchmarks").glob("*.md")], ids=name_of)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs_redirects")
+    builder = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(builder, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "../how-to/serve/" in (tmp_path / "operate" / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

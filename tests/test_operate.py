@@ -1,4 +1,4 @@
-"""What docs/operate.md tells whoever runs a server is done as it stands there, up to a backup that is put back."""
+"""What docs/how-to/serve.md tells whoever runs a server is done as it stands there, up to a backup that is put back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ attributes:
 
 
 def walk():
-    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8")
     lines = [line.removeprefix("$ ") for block in BLOCK.findall(text) for line in block.splitlines()]
     return [line for line in lines if not line.startswith("pip ")]  # it is installed
 
@@ -62,7 +62,7 @@ def test_a_stranger_gets_a_service_with_tls_two_analysts_and_a_backup(machine):
 
 
 def test_the_walk_names_what_the_deployment_names():
-    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8")
     uid = re.search(r"--uid (\d+)", (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8"))[1]
     assert f"chown {uid} deploy/secrets/pgpass" in text
     for name in ("Caddyfile", "compose.yaml", "sfumato.service", "prometheus.yml", "grafana.json"):

@@ -257,7 +257,7 @@ def _names_something(name: str) -> bool:
 
 def test_every_dotted_name_that_a_text_refers_to_is_there() -> None:
     root = SCRIPT.parent.parent
-    texts = [*root.glob("src/**/*.py"), *root.glob("docs/**/*.md"), root / "README.md"]
+    texts = [*root.glob("src/**/*.py"), *root.glob("src/**/*.md"), *root.glob("docs/**/*.md"), root / "README.md"]
     referred = re.compile(r"`~?(sfumato(?:_labs)?(?:\.[A-Za-z_]\w*)+)")
     named = {(text.name, name) for text in texts for name in referred.findall(text.read_text(encoding="utf-8"))}
     assert len(named) > 50

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL is copied and restored as docs/operate.md says, and a copy that is too old is found out."""
+"""A ledger in PostgreSQL is copied and restored as docs/how-to/serve.md says, and a copy that is too old is found."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def bash(tmp_path):
 
 
 def recipe():
-    (block,) = RECIPE.findall((ROOT / "docs" / "operate.md").read_text(encoding="utf-8"))
+    (block,) = RECIPE.findall((ROOT / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8"))
     return block.splitlines()
 
 

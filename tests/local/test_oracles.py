@@ -26,5 +26,5 @@ def test_every_method_of_the_folder_is_in_the_tuple():
 def test_methods_of_specs_audits_and_documentation_are_those_of_the_tuple():
     assert [method.value for method in Method] == ["auto", *NAMES]
     assert [name for name in subjects(OsEntropy()) if name.startswith("local-")] == [f"local-{name}" for name in NAMES]
-    page = (Path(__file__).parents[2] / "docs" / "local.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "local.md").read_text(encoding="utf-8")
     assert [name for name in NAMES if f"`{name}`" not in page.lower()] == []

@@ -33,7 +33,7 @@ REFUSED: dict[str, str] = {  # the beginning of a refusal, and why a drawn state
     "stands twice in GROUP BY": "two names of one period",
 }
 BIN = 100 / 4096
-PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from sfumato.synthesize.auto import METHODS, method_named, options, refuse_optio
 from sfumato.synthesize.synthesis_method import Option, SynthesisMethod, Task
 from sfumato.workload.counting_queries import Marginals
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "synthesize.md"
 PAIR = Marginals(cliques=(("sex", "age"),))
 TERMS = {"loss": Rho(1), "total": NoisyTotal()}
 FUNCTIONS = {
@@ -67,10 +67,10 @@ def test_every_method_of_the_folder_stands_in_the_tuple():
 
 
 def test_every_method_has_a_function_here_and_a_row_in_the_documentation():
-    names, lines = {method.name for method in METHODS}, (DOCS / "synthesize.md").read_text().splitlines()
+    names, lines = {method.name for method in METHODS}, PAGE.read_text().splitlines()
     rows = [line.split("|")[1] for line in lines if line.startswith("| `")]
     assert names == set(FUNCTIONS), "FUNCTIONS has one call of each method"
-    assert {name for name in names if not any(f"`{name}`" in row for row in rows)} == set(), "docs/synthesize.md"
+    assert {name for name in names if not any(f"`{name}`" in row for row in rows)} == set(), PAGE.name
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

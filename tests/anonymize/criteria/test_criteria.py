@@ -351,7 +351,7 @@ def test_every_criterion_is_in_the_tuple_with_a_test_and_a_line_of_the_docs() ->
     own = {kind for kind in Criterion.__subclasses__() if kind.__module__.startswith("sfumato.")}
     assert own == set(DECLARED)
     assert own == {type(criterion) for criterion in CRITERIA}, "each class has a definition to compare with"
-    here, page = Path(__file__).parent, Path(__file__).parents[3] / "docs" / "anonymize.md"
+    here, page = Path(__file__).parent, Path(__file__).parents[3] / "docs" / "how-to" / "anonymize.md"
     tests = "".join(path.read_text(encoding="utf-8") for path in here.glob("test_*.py"))
     for kind in DECLARED:
         assert f" {kind.__name__}(" in tests, f"no test makes {kind.__name__}"
