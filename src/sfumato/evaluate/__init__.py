@@ -1,6 +1,6 @@
 """Evaluation of releases: their utility, attacks on them, and audits of their mechanisms.
 
-Everything here is computed from the protected table without noise: results are as secret as the table.
+Results are computed from the protected table without noise. Keep them as secret as the table.
 """
 
 from sfumato.evaluate.attacks.suite import attack

@@ -1,6 +1,6 @@
 """The result of an evaluation of one release, as plain values that can be stored and drawn.
 
-A result is computed from the protected table without noise: it is as secret as the table.
+A result is computed from the protected table without noise.  Keep it as secret as the table.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sfumato.evaluate.utility.scorecard import QueryErrors, Scorecard, scorecard
 
 SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
 """Edges of the groups of queries, as shares of the table."""
-_CURVE = 200  # points kept of a curve
+_CURVE = 200  # points stored of the ROC curve
 _CONFIDENCE = 0.05
 Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
-"""Lower decile, median and upper decile of the errors of queries (None if there is none), and their number."""
+"""Lower decile, median and upper decile of the errors of queries (None without queries), and their number."""
 
 
 @dataclass(frozen=True)
 class ClaimedRelease:
-    """The name of a release, its kind of method, and its claim."""
+    """The name of a release, its family of methods, and its claim."""
 
     name: str
     family: str
@@ -47,7 +47,9 @@ class ClaimedRelease:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """One release.  Matrices are nested tuples in the order of ``attributes``; shares are of all rows."""
+    """The scores and attacks of one release.  Matrices are nested tuples in the order of ``attributes``; shares are of
+    all rows.
+    """
 
     name: str
     family: str
@@ -55,17 +57,17 @@ class EvaluationResult:
     claimed_epsilon: float | None
     attributes: tuple[str, ...]
     marginals: tuple[float, float, float]
-    query_errors: tuple[Errors, ...]  # a selectivity group each
+    query_errors: tuple[Errors, ...]  # one per group of selectivities
     query_error: float
     query_relative_error: float
     association_gap: tuple[float, str, str]
-    correlation_gap: tuple[float, str, str] | None  # of two columns of numbers, where there are two
+    correlation_gap: tuple[float, str, str] | None  # of two numeric columns; None if there are fewer
     point_gap: tuple[float, str, str] | None  # largest difference of the share of a declared point, column and point
     association_difference: tuple[tuple[float, ...], ...]
     pair_distance: tuple[tuple[float, ...], ...]
     learning: tuple[str, str, float] | None  # target, measure, score
-    standard_errors: Mapping[str, float]  # of the figures that come from a sample
-    samples: Mapping[str, tuple[int, int]]  # what was taken of each, and how much there is
+    standard_errors: Mapping[str, float]  # for figures that are estimated from a sample
+    samples: Mapping[str, tuple[int, int]]  # sampled and total numbers per figure
     propensity: float | None
     attacks: tuple[Advantage, ...]
     headline: Advantage
@@ -77,25 +79,27 @@ class EvaluationResult:
 
     @property
     def sampled(self) -> dict[str, str]:
-        """The words "all" or "a sample" for each figure: the exact numbers of people are not public."""
+        """The words "all" or "a sample" for each figure, because exact numbers of people are not public."""
         return {what: "all" if taken == total else "a sample" for what, (taken, total) in self.samples.items()}
 
     @property
     def worst_pair(self) -> tuple[float, str, str]:
-        """The largest total variation of a pair of attributes, and the pair; the attribute where there is one only."""
+        """The largest total variation of a pair of attributes, with the pair.  A single attribute is paired with
+        itself.
+        """
         pairs = list(combinations(range(len(self.attributes)), 2)) or [(0, 0)]
         first, second = max(pairs, key=lambda pair: self.pair_distance[pair[0]][pair[1]])
         return self.pair_distance[first][second], self.attributes[first], self.attributes[second]
 
     @property
     def most_pairs(self) -> float:
-        """The total variation that 95 % of the pairs of attributes do not exceed."""
+        """The total variation that 95 % of the pairs of attributes stay below or reach."""
         pairs = list(combinations(range(len(self.attributes)), 2)) or [(0, 0)]
         distances = sorted(self.pair_distance[first][second] for first, second in pairs)
         return distances[math.ceil(0.95 * len(distances)) - 1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, from which ``from_json`` makes an equal result."""
+        """Return plain values that ``from_json`` reads back."""
         return asdict(self)
 
     @staticmethod
@@ -123,14 +127,14 @@ def judge(
 
     Args:
         release: rows, answers, or reports.
-        split: the people it was made from, and others.
-        entry: what it is called, and what it claims.
+        split: the people it was made from, and other people.
+        entry: its name and its claim.
         target: the attribute that learners predict.
-        seed: of queries, targets and learners: the same for releases that are compared.
-        watch: told what comes next.
+        seed: chooses queries, targets and learners; use the same seed for releases that are compared.
+        watch: receives the name of each step before it starts.
 
     Raises:
-        InputError: what is no release, split, entry or target.
+        InputError: an argument is no release, no split, no entry or no attribute name.
     """
     expect(entry, ClaimedRelease, "what is judged is called by an Entry(name, family, claim)")
     scored = scorecard(release, split, target=target, seed=seed, watch=watch)
@@ -190,7 +194,7 @@ def _standard_errors(scored: Scorecard) -> dict[str, float]:
 def _samples(
     scored: Scorecard, attacked: Attacks, release: MarginalSource, split: PopulationSplit
 ) -> dict[str, tuple[int, int]]:
-    """Return how much was looked at, and how much there is; the two are equal for exact figures."""
+    """Return how much was sampled and how much there is, per figure.  The two are equal for exact figures."""
     three = scored.marginals[2]
     samples = {"three-way marginals": (three.taken, three.all)}
     if scored.learning is not None and isinstance(release, Released):
@@ -205,13 +209,13 @@ def _samples(
 
 
 def _epsilon(claim: Claim) -> float | None:
-    """Return the claimed epsilon, where the claim is one; rho has no single epsilon."""
+    """Return the claimed epsilon, or None.  A rho has no single epsilon."""
     stated = None if claim.loss is None else claim.loss.amounts.get("epsilon")
     return None if stated is None else float(stated)
 
 
 def _proven(attacked: Attacks) -> float:
-    """Lower bound on epsilon (delta = 0) from the membership guesses; its threshold was fitted on other people."""
+    """Return a lower bound on epsilon (delta = 0) from the membership guesses.  Other people fitted their threshold."""
     result = next(each for each in attacked.results if each.attack == "membership")
     counts = np.array([result.members.successes]), np.array([result.controls.successes])
     bounds = lower_bounds(PureOrApproximate(math.inf, delta=0.0), *counts, result.members.trials, error=_CONFIDENCE)
@@ -245,7 +249,7 @@ def _shares(source: MarginalSource, name: str) -> tuple[float, ...]:
 def _point_gap(
     domain: Domain, released: Mapping[str, Sequence[float]], real: Mapping[str, Sequence[float]]
 ) -> tuple[float, str, str] | None:
-    """Return the largest difference of the shares of a point, its column and the point; None without points."""
+    """Return the largest difference of the share of a point, with its column and the point; None without points."""
     gaps = [
         (abs(released[attribute.name][code] - real[attribute.name][code]), attribute.name, attribute.labels()[code])
         for attribute in domain
@@ -257,7 +261,7 @@ def _point_gap(
 
 
 def _class_sizes(release: Released) -> tuple[float, ...]:
-    """Return shares of released rows by the number of rows that equal them in every column."""
+    """Return the shares of released rows by the number of identical rows."""
     counts = np.bincount(keys(release.codes, tuple(len(cells) for cells in release.cells)))
     groups = np.bincount(np.searchsorted((2, 5, 10, 50), counts, side="right"), weights=counts, minlength=5)
     return tuple((groups / len(release)).tolist())

@@ -1,7 +1,6 @@
-"""The utility-risk frontier: releases of every family, over a grid of its privacy parameter, on one scale.
+"""The utility-risk frontier: releases of every family over a grid of privacy parameters, on common scales.
 
-The releases are made from codes in memory, with real mechanisms, only to be judged: nothing here is published, so
-nothing is charged.
+The releases are made in memory with real mechanisms, only to be judged. None is published, so none is charged.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
     from sfumato.vault.vault import Vault
 
 VERSION = 5
-"""Of the stored results: raise it when their meaning changes."""
+"""Version of the stored results. Raise it when their meaning changes."""
 
 _SHOWN_DIGITS = 3
-"""Decimals of a distance from the table that leave the owner's hands."""
+"""Decimals of a distance from the table that others than the data owner may see."""
 
 BASELINES = "baseline"
 FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
-_MOST_PANELS = 4  # releases in pictures that show one release a panel
+_MOST_PANELS = 4  # largest number of releases in pictures with one panel per release
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A release to be made and judged: its name, family and claim, and how it is made from the members."""
+    """A release to be made and judged: its name, family and claim, and a function that makes it from the members."""
 
     name: str
     family: str
@@ -72,14 +71,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Frontier:
-    """Results in the order of the candidates, the baselines first; ``failed`` says why a release was not made."""
+    """Results in the order of the candidates, the baselines first; ``failed`` has the reason for each release not
+    made.
+    """
 
     results: tuple[EvaluationResult, ...]
     failed: tuple[tuple[str, str], ...]
 
 
 def baselines(split: PopulationSplit, *, seed: int) -> tuple[Candidate, ...]:
-    """Return the ends of both scales: the table itself, other people, and independent columns."""
+    """Return the baselines: the table itself, other people, and independent columns."""
     return (
         Candidate(RAW, BASELINES, Claim(), Released.raw),
         Candidate(CEILING, BASELINES, Claim(), lambda _: Released.raw(split.others)),
@@ -96,21 +97,20 @@ def frontier(
     cache: str | Path | None = None,
     watch: Progress = no_progress,
 ) -> Frontier:
-    """Make and judge every candidate, after the baselines.
+    """Make and judge the baselines and every candidate.
 
-    A candidate that cannot be made (infeasible, too large) is left out with its reason; the others go on.
+    A candidate that cannot be made (infeasible, too large) is skipped, and its reason is reported.
 
     Args:
-        candidates: what to run; names are distinct.
+        candidates: releases to make; names are distinct.
         split: the people.
         target: the attribute that learners predict.
-        seed: the same people are attacked, and the same queries asked, for all.
-        cache: folder that keeps results, so that an interrupted run goes on where it was; as secret as the table.
-        watch: told of each candidate before it starts, ``[1/5] name``, and of each step of judging it.
+        seed: all candidates face the same attacked people and the same queries.
+        cache: folder of stored results, as secret as the table. An interrupted run continues from it.
+        watch: receives ``[1/5] name`` before each candidate, and the name of each step.
 
     Raises:
-        InputError: two candidates of one name, what are no candidates, people or target, or a folder that cannot be
-            written to.
+        InputError: two candidates have the same name, an argument has the wrong type, or the folder is not writable.
     """
     refuse_wrong_split(split, target=target, seed=seed)
     expect_all(candidates, Candidate, "candidates are a list of Candidate, such as grid returns")
@@ -146,10 +146,9 @@ def _watch_step(watch: Progress, step: str) -> None:
 
 
 def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
-    """Return the result without shares of real people, for whoever may see scores but not the table.
+    """Return the result without shares of real people, for readers who may see scores but not the table.
 
-    Distances from the table are rounded: with all their digits, a released share and its distance give the
-    exact one away.
+    Distances from the table are rounded. With all digits, a released share and its distance reveal the exact share.
     """
     exact = result.family == BASELINES
     one, two, three = _rounded(result.marginals)
@@ -167,7 +166,7 @@ def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
 
 
 def judged_by_rows(unit: Unit) -> str:
-    """Return what scores, classes and attacks count in a table whose unit has several rows."""
+    """Return a warning for tables whose unit has several rows: scores, classes and attacks count rows."""
     return (
         f"Scores, classes and attacks count rows, and one {unit.column} has up to {unit.rows} of them: a class of k "
         "rows may be of fewer people, and an attack on all rows of one person may succeed more often."
@@ -175,7 +174,7 @@ def judged_by_rows(unit: Unit) -> str:
 
 
 def result_json(result: EvaluationResult) -> dict[str, Any]:
-    """Return what the page shows of a result as JSON values: no exact shares, and no numbers of people."""
+    """Return the public part of a result as JSON values: no exact shares, and no numbers of people."""
     public = without_exact_shares(result)
     attacks = [_attack_json(each) for each in public.attacks]
     return {
@@ -210,7 +209,7 @@ def _rounded_gap(gap: tuple[float, str, str]) -> tuple[float, str, str]:
 
 
 def _opened(cache: str | Path) -> Path:
-    """Return the folder, made if need be."""
+    """Return the folder, and create it if it is missing."""
     expect(cache, str | Path, "a cache is a folder")
     folder = Path(cache)
     try:
@@ -221,7 +220,7 @@ def _opened(cache: str | Path) -> Path:
 
 
 def _store_result(path: Path, result: EvaluationResult) -> None:
-    """Write a result after its digest, atomically: half of a result would otherwise be taken for one."""
+    """Write a result after its digest, atomically, so that a partial file is never read as a result."""
     text = json.dumps(result.to_json()).encode()
     partial = path.with_suffix(".partial")
     try:
@@ -269,12 +268,12 @@ def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...
 
 
 def released(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
-    """Return all but the baselines; the baselines where there is nothing else."""
+    """Return the results without baselines; only baselines if there is nothing else."""
     return tuple(result for result in results if result.family != BASELINES) or tuple(results)
 
 
 def baseline(results: Sequence[EvaluationResult], name: str) -> EvaluationResult | None:
-    """Return the baseline of that name, where it was judged."""
+    """Return the baseline of that name, or None."""
     return next((result for result in results if result.family == BASELINES and result.name == name), None)
 
 
@@ -288,10 +287,10 @@ def grid(quasi: Sequence[str]) -> tuple[Candidate, ...]:
     """Return candidates of all families.
 
     Args:
-        quasi: the quasi-identifiers that k-anonymity is about; it is also run on all columns.
+        quasi: the quasi-identifiers of k-anonymity, which is also run on all columns.
 
     Raises:
-        InputError: what is no list of names.
+        InputError: the argument is no list of names.
     """
     expect_all(quasi, str, "quasi-identifiers are a list of names")
     return (*_synthetic(), *_anonymised(tuple(quasi)), *_answered(), *_local())
@@ -307,7 +306,7 @@ def _anonymised(quasi: tuple[str, ...]) -> Iterator[Candidate]:
     for k in CLASS_SIZES:
         yield Candidate(f"Mondrian on all columns, k = {k}", "k-anonymity", Claim(class_size=k), partial(mondrian, k=k))
         if quasi:
-            # k speaks of the quasi-identifiers only, so it bounds no attacker who knows other columns
+            # k is about the quasi-identifiers only, so it bounds no attacker who knows other columns
             yield Candidate(
                 f"Mondrian on {', '.join(quasi)}, k = {k}",
                 "k-anonymity",
@@ -348,14 +347,14 @@ def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
 
 
 def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Released:
-    """Return rows recoded by Mondrian on ``quasi`` (all columns without), the others kept."""
+    """Return rows recoded by Mondrian on ``quasi``, with the other columns unchanged. Default: all columns."""
     from sfumato.anonymize import KAnonymity, Keep
     from sfumato.anonymize import mondrian as method
 
     names = rows.domain.names if quasi is None else quasi
     kept_columns = tuple(
         Keep(name=name, anyway=True) for name in rows.domain.names if name not in names
-    )  # nobody is given it
+    )  # the rows are never published
     with TemporaryDirectory() as folder:
         vault = _on_disk(rows, Path(folder))
         release = method(vault, quasi=names, criteria=[KAnonymity(k)], keep=kept_columns)
@@ -396,7 +395,7 @@ def _in_memory(rows: Rows) -> SimulatedVault:
 
 
 def _on_disk(rows: Rows, folder: Path) -> Vault:
-    """Return a vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
+    """Return a vault over the same codes with a temporary journal. k-anonymity charges nothing."""
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
     from sfumato.ledger.database import file_address

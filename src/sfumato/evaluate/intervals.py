@@ -1,4 +1,4 @@
-"""Confidence intervals of proportions and their differences, sampled means, and the advantage of an attack."""
+"""Confidence intervals of proportions, differences, sampled means, and attack advantages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import TableError
 
-FEWEST_TESTED = 20  # tested people of each kind below which no interval is given
+FEWEST_TESTED = 20  # tested people of each kind, the minimum for an interval
 ERROR = 0.05
 
 
@@ -28,7 +28,7 @@ class Proportion:
 
     @property
     def value(self) -> float:
-        """The observed share; 0 without trials."""
+        """The observed share; 0 if there are no trials."""
         return self.successes / self.trials if self.trials else 0.0
 
 
@@ -44,7 +44,7 @@ class ConfidenceInterval:
 
 
 def wilson(share: Proportion, *, error: float) -> ConfidenceInterval:
-    """Score interval of one proportion (Wilson 1927) with two-sided error probability ``error``.
+    """Return the score interval of one proportion (Wilson 1927) with two-sided error probability ``error``.
 
     >>> wilson(Proportion(0, 10), error=0.05).low
     0.0
@@ -80,7 +80,7 @@ def _normal_quantile(probability: float) -> float:
 
 @dataclass(frozen=True)
 class SampledMean:
-    """A mean over ``taken`` of ``all`` things, and its standard error: zero if all were taken.
+    """A mean over ``taken`` of ``all`` items, and its standard error: zero if all were taken.
 
     >>> mean_of([0.0, 1.0], of=2)
     SampledMean(value=0.5, error=0.0, taken=2, all=2)
@@ -93,7 +93,7 @@ class SampledMean:
 
 
 def mean_of(values: Sequence[float], *, of: int) -> SampledMean:
-    """Return the mean of ``values``, drawn without replacement from ``of`` of them."""
+    """Return the mean of ``values``, a sample without replacement from ``of`` values."""
     taken = len(values)
     error = 0.0
     if 1 < taken < of:
@@ -103,13 +103,13 @@ def mean_of(values: Sequence[float], *, of: int) -> SampledMean:
 
 @dataclass(frozen=True)
 class Advantage:
-    """Success of one attack on equally many members and controls, in the half that fitted nothing.
+    """The success of one attack on equally many members and controls of the testing half.
 
-    ``bound`` is the largest value the release's guarantee allows, None if it allows anything.
+    ``bound`` is the largest advantage that the guarantee of the release allows; None if there is no bound.
     """
 
     attack: str
-    knowledge: str  # what the attacker has besides the release
+    knowledge: str  # knowledge of the attacker besides the release
     members: Proportion
     controls: Proportion
     interval: ConfidenceInterval
@@ -122,10 +122,10 @@ class Advantage:
 
 
 def advantage(attack: str, knowledge: str, members: NDArray[np.bool_], controls: NDArray[np.bool_]) -> Advantage:
-    """Return Newcombe's two-sided interval around the observed difference, with error probability :data:`ERROR`.
+    """Return the attack's advantage with Newcombe's two-sided interval at error probability :data:`ERROR`.
 
     Raises:
-        TableError: unequal numbers, or too few for an interval.
+        TableError: the numbers differ, or are too small for an interval.
     """
     if len(members) != len(controls):
         raise TableError("an attack needs equal numbers of members and controls", culprit=attack)
@@ -138,7 +138,7 @@ def advantage(attack: str, knowledge: str, members: NDArray[np.bool_], controls:
 
 
 def worst(results: tuple[Advantage, ...]) -> Advantage:
-    """Return the largest advantage, its interval corrected for having been chosen among them (Bonferroni)."""
+    """Return the largest advantage, with an interval corrected for choosing it (Bonferroni)."""
     largest = max(results, key=lambda result: result.value)
     interval = newcombe(largest.members, largest.controls, error=ERROR / len(results))
     return replace(largest, interval=interval)

@@ -1,6 +1,6 @@
-"""The people of an evaluation: members of the released table, controls who are not, and others for a ceiling.
+"""The people of an evaluation: members of the released table, controls outside it, and others for the ceiling.
 
-And what an evaluation refuses before it begins: anything but releases and people of one description.
+The module also refuses invalid input: releases and people need one common domain.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sfumato.evaluate.intervals import Proportion, newcombe
 from sfumato.evaluate.released import CachedMarginals, MarginalSource, Released, Rows, keys, open_rows
 from sfumato.model.row_sampling import generator, seeded
 
-FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
-_MEMBERS_OF_SPLIT = 3  # a table without a holdout lends one third as members, the rest as holdout
-_CERTAINTY = 1e-6  # error probability with which a control is called an overlap with the members
+FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample with an interval
+_MEMBERS_OF_SPLIT = 3  # without a holdout, one third of the table become members and the rest the holdout
+_CERTAINTY = 1e-6  # error probability of refusing a holdout that does not overlap the members
 
 
 @dataclass(frozen=True, eq=False)
 class PopulationSplit:
     """Disjoint real people of one population.
 
-    ``members`` are in the released table; ``controls`` are not, and attacks on them measure what anyone
-    can guess; ``others`` are not either, and stand for the best a release without any member could be.
+    ``members`` are in the released table.  ``controls`` are not; attacks on them measure plain guessing.  ``others``
+    are not in it either; they are the ceiling, the best score of a release without members.
     """
 
     members: Rows
@@ -39,12 +39,12 @@ class PopulationSplit:
 
     @property
     def domain(self) -> Domain:
-        """The description that all of them share."""
+        """The common domain of all three."""
         return self.members.domain
 
-    @cached_property  # all releases that are judged share these marginals
+    @cached_property  # shared by all releases that are judged
     def truth(self) -> CachedMarginals:
-        """The exact marginals of the members, which every release is compared with."""
+        """The exact marginals of the members."""
         return CachedMarginals(Released.raw(self.members))
 
 
@@ -52,7 +52,7 @@ def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSp
     """Split the holdout at random into controls and others.
 
     Raises:
-        InputError: what is no table of people, or no seed.
+        InputError: an argument is no Rows, or the seed is invalid.
         TableError: the domains differ, there are too few rows, or the holdout repeats members.
     """
     for rows in (members, holdout):
@@ -72,17 +72,17 @@ def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSp
 
 
 def open_population_split(table: str, holdout: str | None, domain: Domain, *, seed: int) -> PopulationSplit:
-    """Return the people of an evaluation from files.
+    """Read the people of an evaluation from files.
 
     Args:
         table: the protected table.
-        holdout: people of the same population who are not in it.  Without it the table itself is split at
-            random, a third as members: only for releases that are made from these members afterwards.
+        holdout: people of the same population who are not in the table.  None splits the table at random, with one
+            third as members.  Use that only for releases that are made from these members later.
         domain: describes both.
         seed: of the split.
 
     Raises:
-        InputError: what is no domain, or no seed.
+        InputError: no domain, or an invalid seed.
         TableError: a file cannot be read, does not fit the domain, or the two share people.
     """
     expect(domain, Domain, "a population is described by a Domain, such as sfumato.domain.load returns")
@@ -92,10 +92,10 @@ def open_population_split(table: str, holdout: str | None, domain: Domain, *, se
 
 
 def divided_population(rows: Rows, holdout: Rows | None, *, seed: int) -> PopulationSplit:
-    """Return the people of an evaluation of rows, as :func:`open_population_split` says.
+    """Return the people of an evaluation from rows, as :func:`open_population_split` does from files.
 
     Raises:
-        InputError: what is no table of people, or no seed.
+        InputError: an argument is no Rows, or the seed is invalid.
         TableError: the two share people, or there are too few.
     """
     luck = generator(seeded(seed))
@@ -107,7 +107,7 @@ def divided_population(rows: Rows, holdout: Rows | None, *, seed: int) -> Popula
 
 
 def _people(path: str, domain: Domain) -> Rows:
-    """Return rows of one of several files, so that every refusal names the file."""
+    """Read the rows of a file, and name the file in every refusal."""
     try:
         return open_rows(path, domain)
     except TableError as error:
@@ -120,7 +120,7 @@ def _people(path: str, domain: Domain) -> Rows:
 def _refuse_overlap(members: Rows, holdout: Rows) -> None:
     """Refuse a holdout that repeats members more often than members repeat each other.
 
-    Equal rows alone prove nothing, so the test is against that rate; a handful of shared people passes.
+    Equal rows prove nothing on their own, so the test compares rates.  A handful of shared people passes.
     """
     numbers = keys(np.concatenate([members.codes, holdout.codes]), members.domain.shape)
     counts = np.bincount(numbers[: len(members)], minlength=int(numbers.max()) + 1)
@@ -134,21 +134,21 @@ def _refuse_overlap(members: Rows, holdout: Rows) -> None:
 
 
 def independent(rows: Rows, generator: np.random.Generator) -> Rows:
-    """Return the same columns, each shuffled on its own: the floor; the ceiling is other people's rows as they are."""
+    """Return the same columns, each shuffled independently: the floor of the scores."""
     shuffled = np.empty_like(rows.codes)
     for column in range(rows.codes.shape[1]):
         shuffled[:, column] = generator.permutation(rows.codes[:, column])
     return Rows(rows.domain, shuffled)
 
 
-_LARGEST_SEED = (1 << 32) - 1  # that scikit-learn takes
+_LARGEST_SEED = (1 << 32) - 1  # the largest seed of scikit-learn
 
 
 def refuse_wrong_split(split: PopulationSplit, *, target: str, seed: int) -> None:
-    """Refuse what are no people, or a target that is no attribute of theirs.
+    """Refuse a wrong type, an unknown target, or an invalid seed.
 
     Raises:
-        InputError: the people are no PopulationSplit, the target is no text, or the seed is none or too large.
+        InputError: the people are no PopulationSplit, the target is no text, or the seed is missing or too large.
         DomainError: the domain of the people has no attribute of the target's name.
     """
     expect(
@@ -163,22 +163,22 @@ def refuse_wrong_split(split: PopulationSplit, *, target: str, seed: int) -> Non
 
 
 def refuse_wrong_people(people: Rows, domain: Domain) -> None:
-    """Refuse what are no rows of people of the domain.
+    """Refuse anything but rows of the given domain.
 
     Raises:
         InputError: the people are no Rows.
-        TableError: they are described by another domain.
+        TableError: they have another domain.
     """
     expect(people, Rows, "members and controls are Rows, such as those of a PopulationSplit")
     _refuse_other_domain(people.domain, domain)
 
 
 def refuse_wrong_release(release: MarginalSource, domain: Domain) -> None:
-    """Refuse what is no release, or one of another domain.
+    """Refuse anything but a release of the given domain.
 
     Raises:
         InputError: the release is no source of marginals.
-        TableError: it is described by another domain.
+        TableError: it has another domain.
     """
     expect(release, MarginalSource, "a release is rows, answers or reports, such as read_release returns")
     _refuse_other_domain(release.domain, domain)
@@ -190,8 +190,8 @@ def _refuse_other_domain(released: Domain, domain: Domain) -> None:
 
 
 Progress: TypeAlias = Callable[[str], None]
-"""Told in a few words what comes next."""
+"""Receives the name of each step before it starts."""
 
 
 def no_progress(_: str) -> None:
-    """Ignore the message: for a caller that follows no progress."""
+    """Ignore the message.  This is the default for callers that show no progress."""

@@ -1,7 +1,8 @@
-"""Releases as files: which declared cells each released cell may stand for.
+"""Releases as files: each released cell is read as a set of declared cells.
 
-Understood are a declared value or cell label, runs of them (``first..last``), a raw number, ``*``, sets
-(``{a, b}``), intervals (``[3, 7)``, ``3..7``, ``3-7``, ``>= 3``, ``< 7``) and the labels of a hierarchy.
+The reader understands declared values and cell labels, runs of them (``first..last``), raw numbers, ``*`` and the
+labels of a hierarchy. It also understands sets (``{a, b}``) and intervals (``[3, 7)``, ``3..7``, ``3-7``, ``>= 3``, ``<
+7``).
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _PLAIN = re.compile(_NUMBER)
 
 
 def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leaves]) -> Leaves | None:
-    """Return codes that a cell of a release may stand for, or None if the text means nothing here.
+    """Return the codes that a released cell may represent, or None if the text has no meaning.
 
     Args:
         attribute: the column's attribute.
         text: the cell as written; None or an empty text is a missing value.
-        labels: leaves under each label of the attribute's hierarchy; empty without one.
+        labels: leaves under each label of the attribute's hierarchy; empty without a hierarchy.
 
     >>> age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP)
     >>> sorted(compatible(age, "[3, 6)", {})), compatible(age, "x", {})
@@ -60,7 +61,7 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         return frozenset([own.index(text)])
     if text in labels:
         return labels[text]
-    if text == "*":  # some value: cells for missing and unknown ones are no values, and would take their share of it
+    if text == "*":  # any declared value; missing and unknown ones would take a share of its weight
         return frozenset(range(attribute.declared))
     if (run := _run(own, text)) is not None:
         return run
@@ -81,7 +82,7 @@ def _is_numeric(attribute: Attribute) -> bool:
 
 
 def _run(own: tuple[str, ...], text: str) -> Leaves | None:
-    """Return cells from one label to another, as our own recodings write them: ``first..last``."""
+    """Return the cells of a run of labels as Sfumato's recodings write it: ``first..last``."""
     at = text.find("..")
     while at >= 0:
         first, last = text[:at], text[at + 2 :]
@@ -94,7 +95,7 @@ def _run(own: tuple[str, ...], text: str) -> Leaves | None:
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
     if (leaves := _leaves_with_extra(attribute.labels(), inside)) is not None:
         return leaves
-    if inside.lstrip().startswith("{"):  # sets of sets are none
+    if inside.lstrip().startswith("{"):  # nested sets have no meaning
         return None
     members = [compatible(attribute, part, labels) for part in inside.split(",")]
     known = [member for member in members if member is not None]
@@ -102,7 +103,7 @@ def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> L
 
 
 def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
-    """Read a value or a run of values with missing or unknown ones; labels may have commas."""
+    """Return the leaves of a value or run with missing or unknown ones. Labels may contain commas."""
     values, _, last = inside.rpartition(", ")
     further: Leaves = frozenset()
     while values and last in EXTRA and last in own:
@@ -113,13 +114,13 @@ def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
 
 
 def _moment(attribute: Dated, text: str) -> Leaves | None:
-    """Return the cell of a date, or of what a clock showed, in a declared format or as synthetic files write it."""
+    """Return the cell of a date or local time in a declared format or in the format of synthetic files."""
     written = (DateFormat(each).read(text) for each in attribute.formats if "%z" not in each)
     try:
         moment = next((each for each in written if each is not None), None) or datetime.fromisoformat(text)
     except ValueError:
         return None
-    if moment.tzinfo is not None:  # moments are for engines to place: here none is ever written
+    if moment.tzinfo is not None:  # only engines convert times with a zone
         return None
     period = attribute.by.of(moment.date(), moment.hour)
     first, last = attribute.periods
@@ -159,8 +160,8 @@ def _point(attribute: Integer | Real, value: float) -> Leaves | None:
 
 
 def _between(attribute: Integer | Real, low: float, high: float, *, closed: tuple[bool, bool]) -> Leaves:
-    """Return declared cells that share a point with the interval."""
-    if low == math.inf or high == -math.inf:  # a number beyond all floats is in no cell
+    """Return the declared cells that share a point with the interval."""
+    if low == math.inf or high == -math.inf:  # a number beyond the range of floats is in no cell
         return frozenset()
     firsts, lasts = _ends(attribute)
     if isinstance(attribute, Integer):
@@ -171,16 +172,16 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
         start, stop = bisect_left(lasts, smallest), bisect_right(firsts, largest)
         return frozenset(range(start, stop)) if smallest <= largest else frozenset()
     low = low if closed[0] else math.nextafter(low, math.inf)
-    start = bisect_right(lasts, low)  # a cell ends before its last number ...
-    if closed[0] and low == lasts[-1]:  # ... but the last one, which holds it
+    start = bisect_right(lasts, low)  # a cell excludes its last number ...
+    if closed[0] and low == lasts[-1]:  # ... except the last cell, which includes it
         start -= 1
     stop = (bisect_right if closed[1] else bisect_left)(firsts, high)
     return frozenset(range(start, stop)) if low <= high else frozenset()
 
 
-@cached()  # without it, judging a release of linked tables takes 1.07 times the CPU
+@cached()  # uncached, the evaluation of linked tables takes 1.07 times the CPU
 def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
-    """Return the first and last numbers of all declared cells; a real cell ends where the next begins."""
+    """Return the first and last numbers of all declared cells. A real cell ends where the next one begins."""
     if isinstance(attribute, Real):
         return list(attribute.edges[:-1]), list(attribute.edges[1:])
     firsts, lasts = zip(*(attribute.bounds(code) for code in range(attribute.declared)), strict=True)
@@ -191,15 +192,15 @@ Hierarchies = Mapping[str, Mapping[str, Leaves]]
 
 
 def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
-    """Return released rows of a CSV or Parquet file; columns outside the domain are ignored.
+    """Read released rows from a CSV or Parquet file. Columns outside the domain are ignored.
 
     Args:
-        path: the file; its columns carry the names of the domain's attributes.
-        domain: the public description that both tables share.
+        path: the file; its columns have the names of the domain's attributes.
+        domain: the common domain of table and release.
         hierarchies: for each generalized column, the leaves under every label (``read_hierarchy``).
 
     Raises:
-        InputError: what is no domain, or no hierarchy.
+        InputError: the domain or a hierarchy has the wrong type.
         TableError: the file cannot be read, lacks a column, or a cell has no meaning in the domain.
     """
     expect(domain, Domain, "a release is described by a Domain, such as sfumato.domain.load returns")
@@ -209,19 +210,19 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
 
 @dataclass(frozen=True)
 class Oddities:
-    """The parts of a release outside the domain: ignored columns, and cells of a column read as unknown."""
+    """The parts of a file that the domain does not explain: ignored columns, and numbers of cells read as unknown."""
 
     ignored: tuple[str, ...]
     unknown: Mapping[str, int]
 
 
 def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
-    """Return the columns that a reader ignored, and the cells that it read as unknown.
+    """Return the ignored columns of a file, and the number of cells per column that were read as unknown.
 
     Args:
-        path: the file, once more.
-        domain: what it was read with.
-        release: what was read.
+        path: the file, which is read once more.
+        domain: the domain used to read it.
+        release: the rows that were read.
 
     Raises:
         TableError: the file cannot be read.
@@ -233,7 +234,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
         if other is None:
             continue
         only = np.flatnonzero(release.cells[column][:, other] == 1)
-        # what is written as unknown, or is missing where there is no cell for it, is no oddity
+        # cells written as unknown, or missing without a cell for missing values, are expected
         distinct, places = _distinct(table[attribute.name])
         strange = np.array([(text or "").strip() not in ("", attribute.labels()[other]) for text in distinct])
         if strange_cells := int((np.isin(release.codes[:, column], only) & strange[places]).sum()):
@@ -242,7 +243,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
 
 
 def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
-    """Return released rows of an Arrow table, as ``read_release``."""
+    """Read released rows from an Arrow table, like ``read_release``."""
     lacking = [name for name in domain.names if name not in table.column_names]
     if lacking:
         raise TableError(f"the release lacks the columns {', '.join(lacking)} of the domain", culprit=tuple(lacking))
@@ -269,13 +270,13 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
 
 
 def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
-    """Return leaves under every label of a generalization hierarchy: a CSV, one row a leaf, one column a level.
+    """Return the leaves under every label of a hierarchy: a CSV file with one row per leaf and one column per level.
 
-    Rows whose leaf is no declared value are left out: hierarchies often cover more than a domain declares.
+    Rows with an undeclared leaf are skipped, because hierarchies often cover more than a domain declares.
 
     Raises:
-        InputError: what is no attribute.
-        TableError: the file cannot be read or none of its leaves is declared.
+        InputError: the attribute has the wrong type.
+        TableError: the file cannot be read, or none of its leaves is declared.
     """
     expect(attribute, Attribute, "a hierarchy is of an attribute, such as domain['age']")
     table = _read_text(path)
@@ -313,7 +314,7 @@ def _refuse_wrong_labels(hierarchies: object, domain: Domain) -> None:
 def _share_leaves(
     attribute: Attribute, leaves: list[Leaves], places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # codes (rows,), sets (distinct cells, leaves)
-    """Assign numbers to the distinct sets; if every cell is one leaf, the code is the leaf."""
+    """Assign numbers to the distinct sets. If every cell is one leaf, the code is the leaf."""
     if all(len(leaf_set) == 1 for leaf_set in leaves):
         own = np.array([next(iter(leaf_set)) for leaf_set in leaves], dtype=np.intp)
         return own[places], np.eye(attribute.size, dtype=np.bool_)
@@ -325,7 +326,7 @@ def _share_leaves(
 
 
 def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
-    """Return distinct cells as text, and for each row the place of its cell among them."""
+    """Return the distinct cells as text, and the position of each row's cell among them."""
     import pyarrow.compute as pc
 
     if pa.types.is_nested(column.type):
@@ -338,7 +339,7 @@ def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
 def _values(column: pa.Array | pa.ChunkedArray) -> list[object]:
     try:
         values: list[object] = column.to_pylist()
-    except (ValueError, OverflowError):  # dates before and after all calendars
+    except (ValueError, OverflowError):  # dates outside all calendars
         raise TableError(f"a column of {column.type} holds values that cannot be read", culprit=None) from None
     return values
 
@@ -358,10 +359,10 @@ def _text(value: object) -> str | None:
 
 
 def _read_named(path: str | Path, domain: Domain) -> pa.Table:
-    """Return a file with the column names that engines give to blank and repeated headers.
+    """Read a file with the column names that engines give to blank and repeated headers.
 
     Raises:
-        TableError: the file cannot be read, or a column of the domain stands there twice.
+        TableError: the file cannot be read, or has a column of the domain twice.
     """
     table = _read_text(path)
     named = name_columns(table.column_names)
@@ -393,7 +394,7 @@ def _read_text(given: str | Path) -> pa.Table:
         raise TableError(f"cannot read {path} as CSV or Parquet", culprit=str(path)) from None
 
 
-# several files with what they promise
+# released files with their guarantees
 
 
 @dataclass(frozen=True)
@@ -407,25 +408,25 @@ class Submitted:
     oddities: Oddities
 
     def made(self, _: Rows) -> Released:
-        """Return the release, which was made before: for a frontier, which makes its other candidates."""
+        """Return the release. A frontier calls this to make each of its candidates."""
         return self.release
 
 
 def submissions(
     releases: Sequence[Path], claims: Sequence[str], hierarchies: Sequence[str], domain: Domain
 ) -> tuple[Submitted, ...]:
-    """Return released files with their guarantees, one claim per file in the same order.
+    """Read released files with their guarantees, one claim per file in the same order.
 
     Args:
         releases: CSV or Parquet files.
-        claims: as ``parse_claim`` reads them; without any, each file states its own.
+        claims: in the syntax of ``parse_claim``. Default: the statement in each file.
         hierarchies: ``column=file``, for generalized cells written as labels.
         domain: maps the cells.
 
     Raises:
-        InputError: not one claim per release, no claim for a release that states none, or a hierarchy that is not
+        InputError: there is not one claim per release, a release states no guarantee, or a hierarchy is not
             ``column=file``.
-        TableError: a file that cannot be read or mapped.
+        TableError: a file cannot be read or mapped.
     """
     if claims and len(claims) != len(releases):
         raise InputError(

@@ -1,8 +1,7 @@
-"""Raw rows of real people, and releases as an outsider sees them: whatever can say a marginal.
+"""Rows of real people, and releases as an outsider sees them: sources of estimated marginals.
 
-A released row is a row of cells, each cell a set of compatible leaves.  Releases without rows of people are answered
-workloads and locally perturbed reports.
-What a release promises about one person is its claim.
+A cell of a released row is a set of compatible leaves.  Answered workloads and locally perturbed reports are releases
+without rows of people.  The guarantee of a release is its claim.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sfumato.errors import InputError, SizeError, TableError
 from sfumato.local.estimators import simplex
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
-_LARGEST_CLASS = 10**18  # rows of a class
+_LARGEST_CLASS = 10**18  # largest class size that can be claimed
 _DIGITS = 19
 _LONGEST_TEXT = 60
 
@@ -37,7 +36,7 @@ class Claim:
     """The guarantee of a release: a differential privacy loss, a smallest class size, both, or neither.
 
     Raises:
-        InputError: what is no loss, or a class size below one.
+        InputError: the loss has the wrong type, or the class size is below one.
     """
 
     loss: Loss | None = None
@@ -59,10 +58,10 @@ class Claim:
 
 
 def parse_claim(text: str) -> Claim:
-    """Read a claim as people type it: ``epsilon=1``, ``epsilon=1,delta=1e-9``, ``rho=0.5``, ``k=5`` or ``none``.
+    """Parse a claim: ``epsilon=1``, ``epsilon=1,delta=1e-9``, ``rho=0.5``, ``k=5`` or ``none``.
 
     Raises:
-        InputError: anything else; a release without its guarantee cannot be judged by it.
+        InputError: the text is none of these.
 
     >>> str(parse_claim("epsilon=0.5,delta=1e-9")), str(parse_claim("k=5")), str(parse_claim("none"))
     ('epsilon = 0.5, delta = 1e-09', 'k = 5', 'no guarantee')
@@ -89,7 +88,7 @@ def parse_claim(text: str) -> Claim:
 
 CodeMatrix = NDArray[np.intp]
 
-_LARGEST = 1 << 62  # of a key, before keys are numbered anew
+_LARGEST = 1 << 62  # largest key before keys are renumbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ class Rows:
     """Rows of real people: ``codes`` has shape ``(rows, attributes)``, in the order of the domain.
 
     Raises:
-        TableError: the shape does not fit the domain, or a code is out of range or no whole number.
+        TableError: the shape does not fit the domain, or a code is out of range or not an integer.
     """
 
     domain: Domain
@@ -126,10 +125,10 @@ class Rows:
 
 
 def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return a number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
+    """Number the distinct rows from 0 without gaps: shape ``(rows,)``.  Equal rows have equal numbers.
 
     Args:
-        codes: of shape ``(rows, columns)``, not below zero.
+        codes: shape ``(rows, columns)``, non-negative.
         shape: a number above all codes of each column.
 
     >>> keys(np.array([[0, 2], [1, 0], [0, 2]]), (2, 3)).tolist()
@@ -146,7 +145,7 @@ def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def open_rows(path: str | Path, domain: Domain) -> Rows:
-    """Return the rows of a table in any form the engine reads, encoded and bounded by ``domain``.
+    """Read a table in any format of the engine, encoded and bounded by ``domain``.
 
     Raises:
         TableError: the table cannot be read or does not fit the domain.
@@ -157,10 +156,10 @@ def open_rows(path: str | Path, domain: Domain) -> Rows:
 
 
 def encoded_rows(encoded: Encoded) -> Rows:
-    """Return the rows of a table, or of a view of several, that is encoded and bounded.
+    """Return the rows of an encoded and bounded table or view.
 
     Raises:
-        TableError: there are none.
+        TableError: there are no rows.
     """
     domain = encoded.domain
     batches = reveal(encoded.batches(domain.names))
@@ -173,14 +172,14 @@ def encoded_rows(encoded: Encoded) -> Rows:
 Shares = NDArray[np.float64]
 Weights = NDArray[np.float32]
 
-_DENSE_CELLS = 1 << 22  # cells of one contingency table that we are ready to hold (32 MiB)
+_DENSE_CELLS = 1 << 22  # largest number of cells of a dense contingency table (32 MiB)
 _CHUNK_CELLS = 1 << 24
-_STEP = 1 << 16  # weights are multiples of 2^-16: float32 sums over 255 attributes are exact, so ties are ties
+_STEP = 1 << 16  # weights are multiples of 2^-16, so that float32 sums over 255 attributes are exact and ties are exact
 
 
 @runtime_checkable
 class MarginalSource(Protocol):
-    """A source of estimates of how people are spread over the cells of a few attributes."""
+    """A source of estimated distributions over the cells of a few attributes."""
 
     @property
     def domain(self) -> Domain:
@@ -209,19 +208,19 @@ class Released:
 
     @staticmethod
     def raw(rows: Rows) -> Released:
-        """Return rows released as they are: every cell is one leaf."""
+        """Return the rows as a release without any protection: every cell is one leaf."""
         return Released(rows.domain, rows.codes, tuple(np.eye(size, dtype=np.float32) for size in rows.domain.shape))
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    @cached_property  # without it, judging a release of 8,000 rows takes 1.19 times the CPU
+    @cached_property  # uncached, the evaluation of a release of 8,000 rows takes 1.19 times the CPU
     def plain(self) -> tuple[bool, ...]:
-        """The flags of the attributes whose cells are their leaves, so that codes are codes of the domain."""
+        """One flag per attribute: true if its cells are its leaves, so that codes are codes of the domain."""
         return tuple(cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells)
 
     def rounded(self, column: int) -> Weights:
-        """Return weights of the cells of a column in multiples of 2^-16."""
+        """Return the weights of a column's cells in multiples of 2^-16."""
         return np.asarray(np.round(self.cells[column] * _STEP) / _STEP, dtype=np.float32)
 
     def weights(self) -> Weights:
@@ -230,11 +229,11 @@ class Released:
         return np.concatenate(blocks, axis=1, dtype=np.float32)
 
     def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
-        """Return the share of the rows that meet a condition on every attribute, as ``marginal`` would sum it.
+        """Return the share of rows that meet a condition on every attribute, equal to the sum over ``marginal``.
 
         Args:
             attributes: names.
-            allowed: for each of them which leaves meet the condition, shape ``(leaves,)``.
+            allowed: the leaves that meet the condition, per attribute, shape ``(leaves,)``.
         """
         met, chances = np.ones(len(self), dtype=np.bool_), None
         for name, leaves in zip(attributes, allowed, strict=True):
@@ -253,7 +252,7 @@ class Released:
         """Return shares of the cells of a marginal; a generalized cell spreads its mass evenly over its leaves.
 
         Raises:
-            SizeError: the marginal is too large to hold.
+            SizeError: the marginal is too large for memory.
         """
         columns = [self.domain.index(name) for name in attributes]
         leaves = [self.domain.shape[column] for column in columns]
@@ -277,7 +276,7 @@ class Released:
         return np.asarray(table, dtype=np.float64)
 
     def draw(self, generator: np.random.Generator) -> Rows:
-        """Return one leaf for every cell, uniform over its compatible leaves: rows that a learner can read."""
+        """Draw one leaf for every cell, uniformly over its compatible leaves: rows for a learner."""
         drawn = np.empty_like(self.codes)
         for column, cells in enumerate(self.cells):
             place = self.codes[:, column]
@@ -291,7 +290,7 @@ class Released:
         return Rows(self.domain, drawn)
 
     def marginal_by_rows(self, columns: list[int]) -> Shares:
-        """Sum the outer products of the rows in chunks, because the distinct cells are too many for one table."""
+        """Sum the outer products of the rows in chunks, because one table of the distinct cells would be too large."""
         *first, last = (self.cells[column] for column in columns)
         width = math.prod(cells.shape[1] for cells in first)
         total = np.zeros((width, last.shape[1]))
@@ -310,12 +309,12 @@ def spread(sets: NDArray[np.bool_]) -> Weights:
     return np.asarray(sets / sets.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-_CELLS = 1 << 25  # cells kept in all (256 MiB); what comes after is computed again
+_CELLS = 1 << 25  # cells in the cache (256 MiB); further marginals are computed on each use
 
 
 @dataclass(eq=False)
 class CachedMarginals:
-    """A source that keeps its small marginals, and its answers to conditions."""
+    """A source that caches its small marginals and its answers to conditions."""
 
     source: MarginalSource
     _answers: dict[tuple[tuple[str, ...], bytes], float] = field(default_factory=dict, repr=False)
@@ -340,7 +339,9 @@ class CachedMarginals:
         return table
 
     def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
-        """Return the share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
+        """Return the share of people who meet a condition on every attribute, like ``Released.share``, from the
+        cache.
+        """
         key = (attributes, b"|".join(leaves.tobytes() for leaves in allowed))
         if key not in self._answers:
             source, table = self.source, self._marginals.get(attributes)
@@ -353,7 +354,7 @@ class CachedMarginals:
         return self._answers[key]
 
     def _quicker(self, table: Shares) -> bool:
-        """Return whether a marginal is read faster than the rows that it is made of."""
+        """Return whether the marginal is faster to read than the rows."""
         return isinstance(self.source, Released) and table.size <= len(self.source)
 
 
@@ -368,15 +369,15 @@ def within(table: Shares, allowed: tuple[NDArray[np.bool_], ...]) -> float:
 class AnsweredWorkload:
     """Noisy counts of some marginals, and nothing else.
 
-    What was not asked is not known: a marginal is projected from an answered one that contains it;
-    otherwise it is the product of the largest answered pieces, and uniform where nothing was answered.
+    A marginal is projected from an answer that contains its attributes.  Otherwise it is the product of the largest
+    answered parts, with a uniform distribution for attributes without any answer.
     """
 
     domain: Domain
     answers: Mapping[tuple[str, ...], NDArray[np.float64]]
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Return estimated shares from the answers alone, projected to the simplex."""
+        """Return shares estimated from the answers alone, projected to the simplex."""
         left, pieces = set(attributes), []
         while left:
             best = max(self.answers, key=lambda clique: len(left & set(clique)), default=())
@@ -393,7 +394,7 @@ class AnsweredWorkload:
         return np.transpose(table, [order.index(name) for name in attributes])
 
     def _projected(self, names: tuple[str, ...]) -> Shares:
-        """Average all answers that contain ``names``, each weighted by how few noisy cells it sums."""
+        """Average all answers that contain ``names``, weighted by the inverse of the number of noisy cells summed."""
         total = np.zeros([self.domain[name].size for name in names])
         for clique, answer in self.answers.items():
             if set(names) <= set(clique):
@@ -408,9 +409,9 @@ class AnsweredWorkload:
 
 @dataclass(frozen=True, eq=False)
 class Perturbed:
-    """One report a person and attribute, each passed through a known channel.
+    """One report per person and attribute, each passed through a known channel.
 
-    ``channels[j]`` has shape ``(leaves, leaves)``: entry (v, y) is the probability to report y for v.
+    ``channels[j]`` has shape ``(leaves, leaves)``: entry (v, y) is the probability of reporting y for v.
     """
 
     reports: Released
@@ -427,7 +428,7 @@ class Perturbed:
         return self.reports.domain
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Return shares of reports, through the inverse of each channel, projected to the simplex."""
+        """Return shares of reports after inverting each channel, projected to the simplex."""
         table = self.reports.marginal(attributes)
         for axis, name in enumerate(attributes):
             channel = self.channels[self.domain.index(name)]
@@ -438,7 +439,7 @@ class Perturbed:
 
 
 def onto_simplex(values: NDArray[np.float64]) -> Shares:
-    """Return shares nearest to ``values`` after scaling them to sum one (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
+    """Scale values to sum one and project them to the nearest shares (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     >>> onto_simplex(np.array([3.0, 2.0, -1.0])).tolist()
     [0.625, 0.375, 0.0]

@@ -1,4 +1,4 @@
-"""The guarantee that a release states of itself, checked against the claim that it is judged by."""
+"""The guarantee that a release states in its file, checked against a claim."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.strict_documents import read_json
 
 _OURS = b"sfumato."
-"""How the names begin of what our releases carry beside their rows."""
+"""Prefix of the metadata keys of Sfumato's releases."""
 
 
 def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
-    """Return the guarantee of a release of several tables: what is said, which its own statement may not contradict.
+    """Return the guarantee of a folder of linked tables. A given claim must agree with the statement in the folder.
 
     Args:
         folder: of the release.
-        claim: what whoever judges it says; None: the release speaks for itself.
+        claim: the guarantee according to the caller. None: use the statement.
 
     Raises:
-        InputError: both say something, and not the same; or the statement is damaged.
+        InputError: claim and statement differ, or the statement is damaged.
     """
     from sfumato.synthesize.linked.linked_codebook import STATEMENT
 
@@ -42,7 +42,7 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
 
 
 def stated_orders(folder: Path) -> dict[str, str]:
-    """Return how the children of a parent follow each other in a release, by table, where it says so."""
+    """Return the order of the children of a parent, by table, if the release states it."""
     from sfumato.synthesize.linked.linked_codebook import STATEMENT
 
     place = folder / STATEMENT
@@ -59,7 +59,7 @@ def stated_orders(folder: Path) -> dict[str, str]:
 
 
 def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
-    """Return the descriptions of child tables, wherever they stand in a statement."""
+    """Return the descriptions of child tables, at any depth of a statement."""
     if not isinstance(document, Mapping):
         return []
     for name, value in document.items():
@@ -71,14 +71,14 @@ def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
 
 
 def claim_of_file(path: Path, claim: Claim | None) -> Claim:
-    """Return the guarantee of a released file: its own, or the claim where it states none.
+    """Return the guarantee of a released file: its statement, or the claim if it has none.
 
     Args:
         path: of the file.
-        claim: the guarantee that the file may not contradict; None: the file states its own.
+        claim: the guarantee according to the caller, which must agree with the file. None: use the statement.
 
     Raises:
-        InputError: the file states another guarantee, or none and there is no claim.
+        InputError: claim and statement differ, or neither exists.
     """
     stated = None
     if any(name.startswith(_OURS) for name in _carried(path)):
@@ -86,7 +86,7 @@ def claim_of_file(path: Path, claim: Claim | None) -> Claim:
 
         try:
             stated = parse_stated_loss(read_codebook(path).guarantee.loss)
-        except (InputError, KeyError, ValueError):  # no release of ours, or one that states no loss
+        except (InputError, KeyError, ValueError):  # the file is no release of Sfumato, or it states no loss
             stated = None
     if stated is not None:
         return _agreed(str(path), stated, claim)
@@ -98,7 +98,7 @@ def claim_of_file(path: Path, claim: Claim | None) -> Claim:
 
 
 def _carried(path: Path) -> Mapping[bytes, bytes]:
-    """Return the metadata of a Parquet or Arrow file; nothing for other files, and for unreadable ones."""
+    """Return the metadata of a Parquet or Arrow file; empty for other and unreadable files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -124,10 +124,10 @@ def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
 
 
 def parse_stated_loss(document: Mapping[str, Any]) -> Loss:
-    """Return a loss as releases write it.
+    """Parse a loss in the format of released files.
 
     Raises:
-        KeyError, TypeError, ValueError, InputError: it is none.
+        KeyError, TypeError, ValueError, InputError: the document is no loss.
     """
     if not isinstance(document, Mapping):
         raise TypeError

@@ -1,4 +1,4 @@
-"""Attacks on releases: on their rows, and on answers."""
+"""Attacks on released rows and on released answers."""
 
 from sfumato.evaluate.attacks.answer_attacks import (
     averaging,

@@ -1,8 +1,9 @@
 """Attacks that read answers, not rows.
 
-Tracing a person in published marginals (Homer et al. 2008); averaging and differencing on a query interface; secrets
-from random subset queries by linear programming; and rows of a small area from its published tables, as was done with
-the census of 2010 (Garfinkel, Abowd, Martindale 2018, "Understanding database reconstruction attacks on public data").
+The module has four attacks. Tracing finds a person in published marginals (Homer et al. 2008). Averaging and
+differencing repeat questions to a query interface. Linear programming recovers secrets from random subset queries.
+Reconstruction rebuilds the rows of a small area from its published tables, as was done with the census of 2010
+(Garfinkel, Abowd, Martindale 2018, "Understanding database reconstruction attacks on public data").
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ TRACING_KNOWLEDGE = "the whole row of the target, and rows of other people of th
 def tracing_scores(published: MarginalSource, reference: Rows, targets: CodeMatrix) -> NDArray[np.float64]:
     """Return how much more each target's cells weigh in the published marginals than in the reference.
 
-    The statistic sums (published - reference)/reference over the cells of the target in all one- and
-    two-way marginals: the inner product of Dwork, Smith, Steinke, Ullman and Vadhan (2015), whitened.
+    The statistic sums (published - reference)/reference over the target's cells in all one- and two-way marginals. It
+    is the inner product of Dwork, Smith, Steinke, Ullman and Vadhan (2015), whitened.
     """
     domain = published.domain
     known = Released.raw(reference)
@@ -57,7 +58,7 @@ def homer_distance(
 
 
 SubsetCounter: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
-"""How many of the people in each subset have the secret: subsets ``(queries, people)``, answers ``(queries,)``."""
+"""Returns how many people of each subset have the secret: subsets ``(queries, people)``, answers ``(queries,)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,21 +73,21 @@ class Reconstruction:
 
 
 def averaging(count_subsets: SubsetCounter, *, people: int, repeats: int) -> Reconstruction:
-    """Ask about one person at a time, ``repeats`` times, and average: fresh noise on every answer cancels."""
+    """Query one person at a time, ``repeats`` times, and average. Independent noise cancels."""
     alone = np.eye(people, dtype=np.bool_)
     answers = np.stack([count_subsets(alone) for _ in range(repeats)])
     return Reconstruction(answers.mean(axis=0) > 1 / 2)
 
 
 def differencing(count_subsets: SubsetCounter, *, people: int, repeats: int) -> Reconstruction:
-    """Ask about everybody, then about everybody but one: large subsets only, so no minimum size stops it."""
+    """Query all people, then all but one. The subsets are large, so a minimum size does not stop this attack."""
     everybody = np.ones((1, people), dtype=np.bool_)
     all_but_one = ~np.eye(people, dtype=np.bool_)
     gaps = [count_subsets(everybody) - count_subsets(all_but_one) for _ in range(repeats)]
     return Reconstruction(np.mean(gaps, axis=0) > 1 / 2)
 
 
-MOST_PEOPLE = 200  # people; beyond that the program takes minutes
+MOST_PEOPLE = 200  # people; with more, the linear program takes minutes
 
 
 def linear_reconstruction(
@@ -94,8 +95,8 @@ def linear_reconstruction(
 ) -> Reconstruction:
     """Return the fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
 
-    The L1 decoder of Dwork, McSherry and Talwar 2007: minimize sum |A x - answers| over 0 <= x <= 1.  With
-    noise far below sqrt(people) an answer, it recovers nearly every secret from a few times ``people`` queries.
+    This is the L1 decoder of Dwork, McSherry and Talwar 2007: minimize sum |A x - answers| over 0 <= x <= 1. If the
+    noise per answer is far below sqrt(people), a few times ``people`` queries recover nearly every secret.
 
     Args:
         count_subsets: the query interface, called once.
@@ -122,7 +123,7 @@ def linear_reconstruction(
         bounds=list(zip(lower, upper, strict=True)),
         method="highs",
     )
-    assert solved.x is not None  # any x between 0 and 1 is feasible, and errors are not below zero
+    assert solved.x is not None  # a feasible point is any x between 0 and 1 with non-negative errors
     return Reconstruction(np.asarray(solved.x[:people] > 1 / 2))
 
 
@@ -145,7 +146,7 @@ class Rebuilt:
 
 
 def rebuild(domain: Domain, tables: Mapping[tuple[str, ...], NDArray[np.number]]) -> Rebuilt:
-    """Return whole, non-negative counts that agree best, in total absolute error, with the published marginals.
+    """Return non-negative integer counts with the least total absolute error against the published marginals.
 
     Args:
         domain: public; its full contingency table has at most 20 000 cells.

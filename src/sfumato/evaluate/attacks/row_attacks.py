@@ -1,15 +1,15 @@
 """Attacks that read released rows: membership, linkage, inference, and downcoding of minimal recodings.
 
-Membership, linkage and inference read the same similarities, in one pass.  The similarity of target q to row r over
-some columns counts 1 for a cell that is q's own, and 1/|set| for a generalized cell whose set holds q's.  (The distance
-is the number of columns minus that.)  Attacks are tried on equally many members and controls, one half to fit and one
-half to test.
+Membership, linkage and inference use the same similarities, computed in one pass.  The similarity of a target to a row
+is a sum over columns.  A column adds 1 if the row's cell is the target's cell, and 1/|set| if a generalized cell
+contains it. (The distance is the number of columns minus the similarity.) Each attack has as many members as controls.
+One half fits its threshold and the other half tests it.
 
-Undo local recoding that is as fine as it can be: a minimal cell says what it covers (Cohen 2022).
+Downcoding undoes local recodings that are as fine as possible (Cohen 2022).
 
-A recoding that cuts classes as small as possible writes, for each class, the smallest interval or set that
-covers its rows.  So both ends of an interval are values of somebody in the class, and in a set no larger than
-the class every value is.  An attacker who knows the method takes these values back: he downcodes.
+Such a recoding writes the smallest interval or set that covers the rows of a class.  So both ends of an interval occur
+in the class.  If a set has no more values than the class has rows, every value of it occurs.  An attacker who knows the
+method writes these values back.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from sfumato.evaluate.intervals import FEWEST_TESTED, Proportion
 from sfumato.evaluate.released import CodeMatrix, Released, Rows, Weights
 
 Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
-"""Similarities of targets to rows: whole numbers of a narrow type where no cell is generalized."""
+"""Similarities of targets to rows: small integers of a narrow type if no cell is generalized."""
 
-_CHUNK = 1 << 19  # similarities held at once where the rows are few
-_TARGETS_PER_PASS = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
-_BLOCK = 1 << 19  # similarities summed over the columns at once: few enough for a processor's cache
+_CHUNK = 1 << 19  # similarities computed at once if the release has few rows
+_TARGETS_PER_PASS = 8  # targets compared in one pass over the rows if the release has many rows
+_BLOCK = 1 << 19  # similarities summed over the columns at once: they fit the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """A release, ready to be compared with targets: one narrow array of codes a column.
+    """A release that is prepared for comparison with targets: one narrow array of codes per column.
 
-    ``cells[j]`` is None if the cells of column j are its leaves, otherwise their weights, shape
-    ``(distinct cells, leaves)`` in multiples of 2^-16.
+    ``cells[j]`` is None if the cells of column j are its leaves.  Otherwise it has their weights, shape ``(distinct
+    cells, leaves)``, in multiples of 2^-16.
     """
 
     domain: Domain
@@ -49,8 +49,8 @@ class Similarity:
 
     @staticmethod
     def to(release: Released) -> Similarity:
-        """Compare targets with the rows of ``release``."""
-        largest = np.maximum(release.codes.max(axis=0), np.array(release.domain.shape) - 1)  # as targets have it
+        """Prepare the rows of ``release`` for comparison with targets."""
+        largest = np.maximum(release.codes.max(axis=0), np.array(release.domain.shape) - 1)  # targets fit, too
         codes = [
             column.astype(np.min_scalar_type(int(most))) for column, most in zip(release.codes.T, largest, strict=True)
         ]
@@ -63,21 +63,21 @@ class Similarity:
         return len(self.codes[0])
 
     def chunks(self, people: int) -> Iterator[slice]:
-        """Return slices of targets that are looked at together."""
+        """Return slices of targets that are compared together."""
         step = max(_TARGETS_PER_PASS, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
     def compare(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
         """Return similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
 
-        They are small whole numbers, of a narrow type, where the cells of all these columns are leaves.
+        They are small integers of a narrow type if the cells of all these columns are leaves.
         """
         plain = [column for column in columns if self.cells[column] is None]
-        agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(self.codes)))  # holds the sum of parts
+        agree = np.zeros((len(targets), self.rows), dtype=np.min_scalar_type(len(self.codes)))  # holds sums
         step = max(1, _BLOCK // max(1, len(targets)))
         for start in range(0, self.rows, step):
             block = agree[:, start : start + step]
-            for column in plain:  # a sum and comparison of one narrow type: several times faster than booleans
+            for column in plain:  # adding a comparison of one narrow type is several times faster than adding booleans
                 block += self._same(targets, column, slice(start, start + step))
         if len(plain) == len(columns):
             return agree
@@ -89,19 +89,20 @@ class Similarity:
         return close
 
     def _same(self, targets: CodeMatrix, column: int, rows: slice) -> NDArray[np.uint8]:
-        """Return 1 if the cells of a column are the targets' own; the narrow type of the codes holds both."""
+        """Return 1 for each row whose cell equals the target's, else 0.  The column's narrow type holds both codes."""
         codes = self.codes[column][rows]
         same: NDArray[np.bool_] = np.equal(codes, targets[:, [column]].astype(codes.dtype))
         return same.view(np.uint8)
 
     def votes(self, close: Closeness, near: Nearby, targets: CodeMatrix, column: int) -> NDArray[np.float64]:
-        """Return the weight of each leaf of a column among the rows nearest on all others: shape ``(targets, leaves)``.
+        """Return the weight of each leaf of a column among the rows nearest on all other columns, ``(targets,
+        leaves)``.
 
         Args:
             close: similarities over all columns, shape ``(targets, rows)``.
-            near: of each target, the rows within one of its largest similarity, as ``nearby`` finds them.
+            near: rows per target, from ``nearby``.
             targets: the codes of the targets.
-            column: the one that the others are without.
+            column: position of the column that is left out of the similarity.
         """
         cells, codes = self.cells[column], self.codes[column]
         counts = np.empty((len(targets), self.domain.shape[column] if cells is None else len(cells)))
@@ -117,7 +118,10 @@ Nearby: TypeAlias = list[NDArray[np.intp]]
 
 
 def nearby(close: Closeness) -> Nearby:
-    """Return the rows within one of each target's largest similarity: no other is nearest on all columns but one."""
+    """Return the rows whose similarity is within one of each target's largest.
+
+    Only these rows can be nearest after one column is left out.
+    """
     return [np.flatnonzero(own >= own.max() - min(1, own.max())) for own in close]
 
 
@@ -140,7 +144,8 @@ class Targets:
 def draw_targets(
     members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
 ) -> tuple[Targets, Targets]:
-    """Draw ``count`` members and as many controls (fewer if there are fewer), as a fitting and a testing half.
+    """Draw equal numbers of members and controls, at most ``count`` each, and split them into fitting and testing
+    halves.
 
     Raises:
         TableError: too few rows for an interval.
@@ -156,7 +161,7 @@ def draw_targets(
 TargetScores = NDArray[np.float64]
 
 MEMBERSHIP_KNOWLEDGE = "the whole row of the target"
-_BANDWIDTH = 3.0  # one column of agreement multiplies a row's part in the density by e^3
+_BANDWIDTH = 3.0  # one more equal column multiplies a row's part in the density by e^3
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +173,7 @@ class Roc:
 
 
 def membership_scores(close: Closeness) -> tuple[TargetScores, TargetScores]:
-    """Return two scores of each target: its nearest released row, and the density of rows around it.
+    """Return two scores per target: similarity to its nearest released row, and the density of rows around it.
 
     ``close`` are similarities over all columns, shape ``(targets, rows)``.
     """
@@ -183,7 +188,10 @@ def membership_scores(close: Closeness) -> tuple[TargetScores, TargetScores]:
 
 
 def _density(close: NDArray[np.unsignedinteger], nearest: int) -> float:
-    """Return rows around one target, each by how much farther than the nearest: rows of one similarity are counted."""
+    """Return the density of rows around one target, weighted by their distance beyond the nearest row.
+
+    Rows with equal similarity are counted together.
+    """
     density, left = 0.0, len(close)
     for level in range(nearest, -1, -1):
         count = int(np.count_nonzero(close == level))
@@ -197,9 +205,9 @@ def _density(close: NDArray[np.unsignedinteger], nearest: int) -> float:
 def guess_members(
     fit: tuple[TargetScores, ...], test: tuple[TargetScores, ...]
 ) -> tuple[NDArray[np.bool_], TargetScores]:
-    """Return guesses on the testing half by the score and threshold that were best on the fitting half.
+    """Return guesses on the testing half by the score and threshold that did best on the fitting half.
 
-    Scores are for members, then as many controls.  Returned are the guesses and the score chosen.
+    Scores list the members first, then as many controls.  The second result is the chosen score.
     """
     best, chosen, threshold = -1.0, 0, np.inf
     for number, scores in enumerate(fit):
@@ -210,7 +218,7 @@ def guess_members(
 
 
 def roc(scores: TargetScores) -> Roc:
-    """Return the curve of scores for members, then as many controls."""
+    """Return the ROC curve of scores that list the members first, then as many controls."""
     half = len(scores) // 2
     thresholds = np.unique(scores)[::-1]
     members, controls = np.sort(scores[:half]), np.sort(scores[half:])
@@ -232,9 +240,8 @@ LINKAGE_KNOWLEDGE = "two disjoint halves of the target's columns, from two sourc
 def _link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
     """Return the probability that each target is linked: shape ``(targets,)``.
 
-    Every source picks one row at random among those nearest on its columns; the target is linked where
-    both picked the same.  ``first`` and ``second`` are similarities over either half of the columns,
-    shape ``(targets, rows)``.
+    Two sources each pick a random row among the rows nearest on their columns.  The target is linked if both picked the
+    same row.  ``first`` and ``second`` are similarities over the two halves of the columns, shape ``(targets, rows)``.
     """
     nearest = [close == close.max(axis=1, keepdims=True) for close in (first, second)]
     same = _counts(nearest[0] & nearest[1])
@@ -243,7 +250,7 @@ def _link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
 
 
 def _counts(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Count the rows chosen for each target, one by one: NumPy widens booleans that it counts along an axis."""
+    """Count the rows chosen for each target in a loop.  This avoids NumPy's wide copy of booleans."""
     return np.array([np.count_nonzero(rows) for rows in chosen], dtype=np.intp)
 
 
@@ -261,12 +268,12 @@ def infer(
 ) -> NDArray[np.bool_]:
     """Return whether the secret of each target was guessed: shape ``(targets,)``.
 
-    The guess is the value with most weight among the rows nearest on all other columns.
+    The guess is the value with the largest weight among the rows nearest on all other columns.
 
     Args:
         similarity: the release.
         close: similarities over all columns, shape ``(targets, rows)``.
-        near: the rows that ``nearby`` finds by them.
+        near: rows per target, from ``nearby``.
         people: the targets.
         secret: position of the column that the attacker does not know.
         generator: breaks ties.
@@ -277,12 +284,12 @@ def infer(
     return np.asarray(guess == people[:, secret])
 
 
-_SCOUTS = 80  # people of each kind on whom the choice of the secret is tried
+_SCOUTS = 80  # people of each kind used to choose the secret column
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The fitting half: membership scores, and the column that the release gives away most."""
+    """The fitting half: membership scores, and the column with the largest inference advantage."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     secret: int
@@ -290,7 +297,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """The testing half, members then controls: membership scores, and who was linked and inferred."""
+    """The testing half, members then controls: membership scores, linked targets, correctly inferred targets."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     linked: NDArray[np.bool_]
@@ -298,7 +305,9 @@ class Tested:
 
 
 def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.random.Generator) -> Fitted:
-    """Return scores to choose a threshold by, and the secret with the largest advantage among some of the targets."""
+    """Return scores for the choice of a threshold, and the secret with the largest advantage on a part of the
+    targets.
+    """
     people = targets.stacked
     scores = np.empty((2, len(people)))
     columns = range(people.shape[1])
@@ -319,7 +328,7 @@ def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.r
 def test_row_attacks(
     similarity: Similarity, targets: Targets, secret: int, *, generator: np.random.Generator
 ) -> Tested:
-    """Run the three attacks on people who chose nothing; columns are dealt to the two sources at random."""
+    """Run the three attacks on the testing half.  Columns are assigned to the two sources at random."""
     people = targets.stacked
     order = generator.permutation(people.shape[1])
     middle = (len(order) + 1) // 2
@@ -336,23 +345,23 @@ def test_row_attacks(
 
 @dataclass(frozen=True)
 class Downcoding:
-    """Generalized cells that were undone: by reading minimality, and by guessing within the cell."""
+    """Right leaves in generalized cells: derived from minimality, and guessed within the cell."""
 
     minimality: Proportion
     guessing: Proportion
 
 
 def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generator: np.random.Generator) -> Downcoding:
-    """Write a leaf into every generalized cell of the quasi-identifiers, and count those that are right.
+    """Write a leaf into every generalized cell of the quasi-identifiers, and count the right ones.
 
-    Classes are the released rows that agree on ``quasi``.  Leaves are right as far as the multiset written
-    into a class agrees with the true one, so the order of rows inside a class is not asked for.
+    Classes are the released rows that agree on ``quasi``.  Within a class, the multiset of written leaves is compared
+    with the true one, so the order of rows does not matter.
 
     Args:
         release: rows by local recoding, row n made from row n of ``truth``.
-        truth: the original rows, to judge by.
+        truth: the original rows.
         quasi: the quasi-identifiers.
-        generator: guesses leaves that minimality does not tell.
+        generator: guesses the leaves that minimality does not determine.
 
     Raises:
         TableError: the two tables have different numbers of rows.
@@ -379,7 +388,7 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
 
 
 def _certain(leaves: NDArray[np.intp], members: int, *, has_order: bool) -> NDArray[np.intp]:
-    """Return leaves that a minimal cell proves to be in the class."""
+    """Return the leaves that a minimal cell proves to occur in the class."""
     if has_order:
         return leaves[[0, -1]][:members]
     return leaves if len(leaves) <= members else leaves[:0]

@@ -1,4 +1,4 @@
-"""The attacks on one release, next to what its guarantee allows."""
+"""The attacks that apply to a release, with the bounds that its guarantee implies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_
 from sfumato.evaluate.released import Claim, MarginalSource, Perturbed, Released, Rows
 from sfumato.model.row_sampling import generator, seeded
 
-_PEOPLE = 1000  # of each kind: half of them fit, half of them test
+_PEOPLE = 1000  # targets of each kind; half of them fit, half test
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +38,15 @@ class Attacks:
 
     @property
     def headline(self) -> Advantage:
-        """The worst of them, its interval corrected for the choice."""
+        """The largest advantage, with an interval corrected for choosing it."""
         return worst(self.results)
 
 
 def attack(release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
-    """Run all attacks that apply to a release: on its rows or reports where it has some, else on its marginals.
+    """Run all attacks that apply to a release: on its rows or reports if it has any, otherwise on its marginals.
 
     Raises:
-        InputError: what is no release, people, claim or seed.
+        InputError: an argument is no release, no rows, no claim or no seed.
         TableError: too few rows for an interval.
     """
     expect(members, Rows, "members and controls are Rows, such as those of a PopulationSplit")
@@ -73,9 +73,9 @@ def attack_rows(
         release: the rows an outsider sees.
         members: the people it was made from.
         controls: people of the same population, none of them a member.
-        claim: what the release promises, for the bounds.
+        claim: the guarantee of the release, for the bounds.
         people: members attacked, and as many controls.
-        seed: of the choice of targets and of the attackers' luck.
+        seed: chooses targets and drives the attackers' random guesses.
 
     Raises:
         TableError: too few rows for an interval.
@@ -99,10 +99,10 @@ def attack_rows(
 
 
 def attack_marginals(release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
-    """Trace members in published marginals, which have no rows to link, infer or single out from.
+    """Trace members in published marginals.
 
-    One half of the controls is the attacker's reference; targets come from the other.
-    Arguments and errors are those of ``attack_rows``.
+    Linkage, inference and singling out need rows, so they are not run.  One half of the controls is the attacker's
+    reference; targets come from the other half.  It takes the arguments of ``attack_rows`` and raises the same errors.
     """
     luck = generator(seed)
     shuffled = controls.sample(len(controls), luck)
@@ -117,9 +117,9 @@ def attack_marginals(release: MarginalSource, members: Rows, controls: Rows, *, 
 
 
 def _bounded(result: Advantage, claim: Claim) -> Advantage:
-    """Return the bound a guarantee puts on this attack.
+    """Return the attack with the bound that the guarantee implies.
 
-    Singling out is about conditions, not about one person's presence: neither bound speaks of it.
+    Singling out is about conditions, not about one person's presence, so neither bound applies to it.
     """
     bounds = []
     if claim.loss is not None and result.attack != "singling out":
@@ -130,23 +130,23 @@ def _bounded(result: Advantage, claim: Claim) -> Advantage:
 
 
 SINGLING_OUT_KNOWLEDGE = "nothing besides the release"
-_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on other conditions
-_TRIALS = 100  # conditions tried of each width
-_SUBSETS = 20  # sets of columns tried of each width
-_GUESSES = 8  # rows looked at for each lone one that is wanted, before all are
+_WIDTHS = (3, 5, 8, 12)  # columns in a condition; other conditions decide which number is best
+_TRIALS = 100  # conditions tried per width
+_SUBSETS = 20  # sets of columns tried per width
+_GUESSES = 8  # rows drawn per unique row that is needed, before all rows are searched
 _LOW_BITS = 16
-_CACHED_BYTES = 1 << 27  # bytes of rows in cells that are kept
+_CACHED_BYTES = 1 << 27  # bytes of cached bit sets
 
-Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
+Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and the (conditions, columns) used
 
 
 def _singled_out(
     release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return whether each of ``count`` conditions isolates one person among members, and among as many controls.
+    """Return which of ``count`` conditions isolate one person among members, and which among as many controls.
 
-    A condition copies the cells of one released row in some columns, and is used only where no other
-    released row has the same cells there.  Its number of columns is fitted on other conditions.
+    A condition copies the cells of one released row in some columns.  No other released row may have the same cells
+    there.  Other conditions decide the number of columns.
     """
     people = min(len(members), len(controls))
     tables = [
@@ -162,12 +162,12 @@ def _singled_out(
         gains.append(int(member.sum()) - int(control.sum()))
     final = _conditions(hashed, count=count, width=widths[int(np.argmax(gains))], generator=generator)
     outcomes = [_isolates(final, table) for table in tables]
-    short = count - len(outcomes[0])  # conditions that the attacker could not find isolate nobody
+    short = count - len(outcomes[0])  # conditions that the attacker could not find isolate no person
     return np.pad(outcomes[0], (0, short)), np.pad(outcomes[1], (0, short))
 
 
 def _hashed(release: Released, generator: np.random.Generator) -> list[NDArray[np.uint64]]:
-    """Return one number per row and column: their sums are equal for equal rows only, almost surely."""
+    """Return one number per row and column.  Sums over columns are equal for equal rows only, almost surely."""
     factors = generator.integers(1, 1 << 62, size=len(release.domain), dtype=np.uint64)
     return [column.astype(np.uint64) * factor for column, factor in zip(release.codes.T, factors, strict=True)]
 
@@ -175,7 +175,7 @@ def _hashed(release: Released, generator: np.random.Generator) -> list[NDArray[n
 def _conditions(
     hashed: list[NDArray[np.uint64]], *, count: int, width: int, generator: np.random.Generator
 ) -> Conditions:
-    """Return conditions on ``width`` columns, each copied from a row that no other released row equals there."""
+    """Return conditions on ``width`` columns, each copied from a row that is unique in these columns."""
     rows, used = [], []
     share = -(-count // _SUBSETS)
     for _ in range(_SUBSETS):
@@ -191,10 +191,10 @@ def _conditions(
 
 
 def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    """Draw ``count`` rows whose value no other row has, without replacement, or all if there are fewer.
+    """Draw ``count`` rows with a unique value, without replacement, or all of them if there are fewer.
 
-    Some rows are drawn and looked for among all; only where too few of the drawn rows are alone, all are found.  Which
-    rows are found depends on how many are alone, and not on which they are, so that each is as likely as any other.
+    A sample of rows is checked first.  If it has too few unique rows, all rows are searched.  Which way is taken
+    depends only on the number of unique rows, so each of them is equally likely.
     """
     guesses = _GUESSES * count
     if guesses < len(values):
@@ -206,10 +206,10 @@ def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Gener
 
 
 def _occurrences(values: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return how often each of a few values occurs among all."""
+    """Return how often each of a few values occurs among all values."""
     maybe = np.zeros(1 << _LOW_BITS, dtype=np.bool_)
     maybe[hashes.astype(np.uint16)] = True
-    near = values[maybe[values.astype(np.uint16)]]  # nearly all others differ in their lowest bits
+    near = values[maybe[values.astype(np.uint16)]]  # nearly all other values differ in their lowest bits
     distinct, which = np.unique(hashes, return_inverse=True)
     place = np.searchsorted(distinct, near)
     place[place == len(distinct)] = 0
@@ -217,7 +217,7 @@ def _occurrences(values: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDAr
 
 
 def _alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the rows whose value is unique.  Values are put into bins, and sorted only in bins of several."""
+    """Return the rows whose value is unique.  Values are hashed into bins; only bins with several values are sorted."""
     bits = max(1, len(values) - 1).bit_length()
     bins = (values >> np.uint64(64 - bits)).astype(np.intp)
     one = np.zeros(1 << bits, dtype=np.uint64)
@@ -236,7 +236,7 @@ def _alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class RowsInCells:
-    """The rows of a table that lie in the cells of a release: one bit per row, computed when first needed."""
+    """The rows of a table that match the cells of a release: one bit per row, computed on first use."""
 
     release: Released
     columns: tuple[NDArray[np.unsignedinteger], ...]  # codes of the table, (rows,) each, in narrow types
@@ -244,13 +244,13 @@ class RowsInCells:
 
     @staticmethod
     def from_tables(release: Released, table: Rows) -> RowsInCells:
-        """Return the rows of ``table`` in cells of ``release``."""
+        """Prepare the rows of ``table`` for matching with cells of ``release``."""
         narrow = (np.min_scalar_type(size - 1) for size in table.domain.shape)
         columns = tuple(column.astype(kind) for column, kind in zip(table.codes.T, narrow, strict=True))
         return RowsInCells(release, columns)
 
     def bits(self, column: int, cell: int) -> NDArray[np.uint64]:
-        """Return one bit per row, set if the row lies in this cell of the column: ``(rows / 64,)``, rounded up."""
+        """Return one bit per row, set if the row matches this cell of the column: ``(rows / 64,)``, rounded up."""
         rows = self.packed_rows.get((column, cell))
         if rows is None:
             inside = self._inside(self.columns[column], np.flatnonzero(self.release.cells[column][cell] > 0))
@@ -279,7 +279,7 @@ def _isolates(conditions: Conditions, table: RowsInCells) -> NDArray[np.bool_]:
 
 
 def matches(conditions: Conditions, table: RowsInCells) -> NDArray[np.intp]:
-    """Return how many rows of a table lie in each condition."""
+    """Return how many rows of a table meet each condition."""
     matching = np.zeros(len(conditions[0]), dtype=np.intp)
     for number, (row, used) in enumerate(zip(*conditions, strict=True)):
         cells = table.release.codes[row].tolist()

@@ -1,6 +1,6 @@
-"""An empirical lower bound on the loss of a mechanism: what it provably exceeds is not private.
+"""Empirical lower bounds on the loss of a mechanism.  A loss above the claim disproves the claim.
 
-The bound is one-sided.  A mechanism that passes has not been proved private; one that fails is not.
+The test is one-sided: a mechanism that fails is not private as claimed, but passing proves nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Input = TypeVar("Input")
 class Subject:
     """A mechanism on two neighboring inputs.
 
-    ``first`` and ``second`` take a number of draws and return so many independent outputs, shape
-    ``(draws,)`` or ``(draws, coordinates)``.  Where Gaussian noise is claimed, ``mu`` is the largest
-    signal-to-noise ratio it allows (Dong, Roth, Su 2022), and the sharper test of mu takes the place of rho.
+    ``first`` and ``second`` take a number of draws and return that many independent outputs, shape ``(draws,)`` or
+    ``(draws, coordinates)``.  If Gaussian noise is claimed, ``mu`` is the largest signal-to-noise ratio that the claim
+    allows (Dong, Roth, Su 2022).  The audit then uses the sharper test of mu instead of rho.
     """
 
     name: str
@@ -55,16 +55,16 @@ class Subject:
 def subject_of(
     function: Callable[[Input], object], neighbours: tuple[Input, Input], *, name: str, claim: Loss
 ) -> Subject:
-    """Audit a Python callable that turns an input into a number, or a sequence of numbers of fixed length.
+    """Return a subject for a Python function of one input.
 
     Args:
-        function: called once a draw.
+        function: takes an input and returns a number, or a sequence of numbers of fixed length; called once per draw.
         neighbours: two inputs that differ by what the claim protects; include answers of 0 and 1.
-        name: how reports call it.
-        claim: the loss that it says it has.
+        name: the name in reports.
+        claim: the claimed loss.
 
     Raises:
-        InputError: what cannot be called, no two inputs, or no loss.
+        InputError: the function is not callable, there are not two inputs, or the claim is no loss.
     """
     if not callable(function):
         raise InputError("what is audited is a function of one input", culprit=function)
@@ -91,7 +91,7 @@ def outputs(draw: Draw, count: int) -> Outputs:
     """Return ``count`` outputs as numbers, shape ``(count, coordinates)``.
 
     Raises:
-        InputError: another number of outputs than asked for, or what are no numbers.
+        InputError: the mechanism returned the wrong number of outputs, or values that are not numbers.
     """
     try:
         drawn = np.asarray(draw(count), dtype=np.float64)
@@ -103,10 +103,10 @@ def outputs(draw: Draw, count: int) -> Outputs:
 
 
 def _find_callable(name: str) -> Callable[[object], object]:
-    """Return the callable ``module:function``; modules are also looked for in the working directory.
+    """Return the callable ``module:function``.  Modules in the working directory are found too.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: there is no such callable.
     """
     module, _, path = name.partition(":")
     here = str(Path.cwd())
@@ -127,7 +127,7 @@ def _find_callable(name: str) -> Callable[[object], object]:
 
 
 def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subject:
-    """Return a user's mechanism on two neighboring inputs written as JSON.
+    """Return a subject for a user's mechanism, with two neighboring inputs written as JSON.
 
     Raises:
         InputError: no such callable, or an input that is not JSON.
@@ -141,8 +141,8 @@ def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subjec
     return subject_of(_find_callable(name), neighbours, name=name, claim=claim)
 
 
-_THRESHOLDS = 256  # thresholds tried of each score
-_ATOMS = 32  # most frequent values tried as events of their own
+_THRESHOLDS = 256  # thresholds tried per score
+_ATOMS = 32  # most frequent values tried as separate events
 
 
 class Side(StrEnum):
@@ -155,7 +155,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class OutputEvent:
-    """A set of outputs, said to be likelier on the first input, or on the second where ``reverse``."""
+    """A set of outputs that is likelier on the first input, or on the second if ``reverse``."""
 
     name: str
     score: Score
@@ -175,7 +175,7 @@ class OutputEvent:
 def _best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[OutputEvent, float]:
     """Return the event with the largest lower bound on these outputs, and that bound.
 
-    Having been chosen on them, the bound proves nothing here: it has to be taken again on other outputs.
+    The event was chosen on these outputs, so a valid bound needs other outputs.
     """
     best, largest = None, -np.inf
     for name, score in scores_for(first, second).items():
@@ -189,7 +189,7 @@ def _best_event(first: Outputs, second: Outputs, measure: Measure, *, error: flo
                 if best is None or bounds[place] > largest:
                     largest = float(bounds[place])
                     best = OutputEvent(name, score, side, float(thresholds[place]), reverse)
-    assert best is not None  # there is always the likelihood ratio
+    assert best is not None  # the likelihood ratio is always a candidate
     return best, largest
 
 
@@ -226,13 +226,13 @@ def _compare(scores: ScoreTable, side: Side, threshold: float) -> NDArray[np.boo
 ScoreTable: TypeAlias = NDArray[np.float64]
 Score: TypeAlias = Callable[[Outputs], ScoreTable]
 
-_COORDINATES = 16  # coordinates scored on their own; all enter the sum and the likelihood ratio
-_BINS = 16  # cells of a coordinate's histogram: few, so that it cannot learn the first half by heart
-_ZERO = 4096.0  # exponent given to zero: above that of every double
+_COORDINATES = 16  # coordinates with a score of their own; all coordinates enter the sum and the likelihood ratio
+_BINS = 16  # cells of a coordinate's histogram: few, to avoid overfitting the first half
+_ZERO = 4096.0  # exponent reported for zero, above that of every double
 
 
 def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
-    """Return scores by name; the likelihood ratio is fitted on the outputs given."""
+    """Return scores by name.  The likelihood ratio is fitted on the given outputs."""
     coordinates = range(min(first.shape[1], _COORDINATES))
     scores: dict[str, Score] = {}
     for place in coordinates:
@@ -243,7 +243,7 @@ def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
                     drawn[:, place]
                 )
                 - (drawn[:, place] < 0)
-            )  # below zero, rounding a shifted sum costs one bit more
+            )  # a shifted sum loses one more bit to rounding below zero
     if first.shape[1] > 1:
         scores["sum of coordinates"] = lambda drawn: drawn.sum(axis=1)
     scores["likelihood ratio"] = likelihood_ratio(first, second)
@@ -251,7 +251,7 @@ def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
 
 
 def lowest_bit(values: ScoreTable) -> ScoreTable:
-    """Return the exponent of the least significant bit set in each double (Mironov 2012); 4096 for zero.
+    """Return the exponent of the least significant bit of each double (Mironov 2012); 4096 for zero.
 
     >>> lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
     [0.0, -2.0, 1.0, 4096.0]
@@ -264,7 +264,7 @@ def lowest_bit(values: ScoreTable) -> ScoreTable:
 
 
 def likelihood_ratio(first: Outputs, second: Outputs) -> Score:
-    """Sum over coordinates of the log ratio of two smoothed histograms with cells of equal mass."""
+    """Return the sum over coordinates of the log ratio of two smoothed histograms with cells of equal mass."""
     edges, logs = [], []
     for one, two in zip(first.T, second.T, strict=True):
         inner = np.unique(np.quantile(np.concatenate([one, two]), np.linspace(0, 1, _BINS + 1)[1:-1]))
@@ -289,7 +289,7 @@ def _integral(first: ScoreTable, second: ScoreTable) -> bool:
 
 
 FALSE_ALARMS = 1e-3
-"""Probability that a whole run rejects at least one mechanism that keeps its word."""
+"""Probability that a whole run rejects at least one mechanism whose claim is true."""
 FEWEST_DRAWS = 20
 _MOST = 10**9
 _ERROR = "the error of an audit is a probability between 0 and 1"
@@ -313,14 +313,14 @@ class Finding:
 
 
 def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Finding:
-    """Bound the loss of one mechanism from below.
+    """Return a lower bound on the loss of one mechanism.
 
-    ``draws`` outputs are taken on each of two neighboring inputs.  The first half finds the event that
-    tells them apart best; the second half, which chose nothing, gives the bound, by Clopper and Pearson's
-    intervals, so that it exceeds the true loss with probability at most ``error``.
+    The mechanism runs ``draws`` times on each of two neighboring inputs.  The first half of the outputs chooses the
+    event that distinguishes the inputs best.  The second half gives the bound, by Clopper-Pearson intervals.  The bound
+    exceeds the true loss with probability at most ``error``.
 
     Raises:
-        InputError: fewer than 20 draws, no probability, or outputs that are not numbers.
+        InputError: fewer than 20 draws, an invalid error probability, or outputs that are not numbers.
     """
     draws = parse_integer(draws, "draws are a whole number")
     _refuse_wrong_error(error)
@@ -343,12 +343,13 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
 def audit_all(
     subjects: Sequence[Subject], *, draws: int, error: float = FALSE_ALARMS, watch: Callable[[str], None] | None = None
 ) -> tuple[Finding, ...]:
-    """Audit several mechanisms so that all honest ones pass with probability at least 1 - ``error``.
+    """Audit several mechanisms so that all correct ones pass with probability at least 1 - ``error``.
 
-    The error is split evenly over the subjects (Bonferroni).  ``watch`` is told the name of each before it starts.
+    The error is split evenly over the subjects (Bonferroni).  ``watch`` receives the name of each subject before it
+    starts.
 
     Raises:
-        InputError: what are no subjects, and as ``audit`` says.
+        InputError: an element is no Subject, or ``audit`` refuses its draws or outputs.
     """
     expect_all(subjects, Subject, "what is audited is a list of Subject, such as subject_of returns")
     _refuse_wrong_error(error)

@@ -1,7 +1,7 @@
-"""Lower bounds on the loss of a mechanism: from how often an event holds on two inputs, and from one run with canaries.
+"""Lower bounds on the loss of a mechanism, from event frequencies on two inputs or from one run with canaries.
 
-A synthesizer is audited in one run, with many canaries that are in or out by a fair coin: Steinke, Nasr and Jagielski
-2023, "Privacy auditing with one (1) training run", Theorems 5.1 and 5.2.
+A synthesizer is audited in one run with many canaries, each included by a fair coin.  The source is Steinke, Nasr and
+Jagielski 2023, "Privacy auditing with one (1) training run", Theorems 5.1 and 5.2.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _ORDERS = np.concatenate([np.linspace(1.01, 3, 40), np.geomspace(3.2, 200, 40)])
 
 @dataclass(frozen=True)
 class PureOrApproximate:
-    """epsilon at a given delta: ln((P(event | first) - delta)/P(event | second))."""
+    """The epsilon at a given delta: ln((P(event | first) - delta)/P(event | second))."""
 
     claimed: float
     delta: float
     name: str = "epsilon"
 
     def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Return bounds from a lower bound of the likelier and an upper bound of the rarer probability."""
+        """Return bounds from a lower bound on the likelier and an upper bound on the rarer probability."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(likelier - self.delta, 0.0)) - np.log(rarer)
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """mu of Gaussian differential privacy (Dong, Roth, Su 2022): the shift of a unit normal."""
+    """The mu of Gaussian differential privacy (Dong, Roth, Su 2022): the shift of a unit normal."""
 
     claimed: float
     name: str = "mu"
@@ -55,13 +55,13 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Concentrated:
-    """rho of zCDP: the largest Renyi divergence of order alpha between the two coins, over alpha."""
+    """The rho of zCDP: the largest Renyi divergence of order alpha between the two coins, divided by alpha."""
 
     claimed: float
     name: str = "rho"
 
     def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Return zero if the event is not surely likelier on the first input."""
+        """Return lower bounds on rho: zero if the event is not surely likelier on the first input."""
         apart = likelier > rarer
         p = np.where(apart, likelier, 0.5)[:, None]
         q = np.clip(np.where(apart, rarer, 0.5), 1e-300, 1 - 1e-16)[:, None]
@@ -74,7 +74,7 @@ class Concentrated:
 
 @dataclass(frozen=True)
 class Distinguished:
-    """The advantage of telling two inputs apart: by how much an event is likelier on one of them."""
+    """The advantage of distinguishing two inputs: the difference of an event's probabilities."""
 
     claimed: float
     name: str = "advantage"
@@ -88,7 +88,7 @@ Measure: TypeAlias = PureOrApproximate | Gaussian | Concentrated | Distinguished
 
 
 def measure_of(claim: Loss, mu: float | None) -> Measure:
-    """Return the measure that is bounded for a claimed loss; ``mu`` if Gaussian noise is claimed."""
+    """Return the measure to bound for a claimed loss: mu if Gaussian noise is claimed, else rho or epsilon."""
     if mu is not None:
         return Gaussian(mu)
     if isinstance(claim, Rho):
@@ -102,9 +102,9 @@ def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, dr
 
     Args:
         measure: the unit of the loss.
-        likelier: outputs in the event, out of ``draws`` on the input where it is likelier.
+        likelier: outputs in the event, out of ``draws``, on the input with the higher probability.
         rarer: the same on the other input.
-        draws: outputs on each input.
+        draws: outputs per input.
         error: split evenly over the two Clopper-Pearson bounds.
     """
     from scipy.special import betaincinv
@@ -116,17 +116,17 @@ def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, dr
     return measure.bound(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
 
 
-# one run with canaries
+# audits in one run with canaries
 
-_STEPS = 60  # bisections: the bound is found to 2^-60 of its range
-_LARGEST = 60.0  # epsilon beyond which nothing is claimed
+_STEPS = 60  # bisections: they locate the bound to 2^-60 of its range
+_LARGEST = 60.0  # largest epsilon that is reported
 
 Run = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """Correct guesses out of those made, and the epsilon that they prove."""
+    """The number of guesses, the correct ones, and the epsilon that they prove."""
 
     guesses: int
     correct: int
@@ -148,19 +148,19 @@ def audit_one_run(
     error: float,
     generator: np.random.Generator,
 ) -> OneRun:
-    """Include each canary by a fair coin, run once, and guess the coins from a score for each canary.
+    """Include each canary by a fair coin, run the mechanism once, and guess the coins from one score per canary.
 
     Args:
-        run: takes which canaries are in the table, boolean ``(canaries,)``, and returns how much each looks
-            as if it were; 0 is undecided.  Canaries must not share what is measured: each owns a cell.
-        canaries: number of canaries, each one unit of privacy.
-        guesses: how many are guessed, the most extreme scores first; the others are passed over.
-        claim: the loss of the run.
-        error: probability to reject a run that keeps its word.
+        run: takes the included canaries, boolean ``(canaries,)``, and returns a score per canary.  A high score means
+            "included", 0 is undecided.  Canaries must not share a measured cell.
+        canaries: number of canaries, each one privacy unit.
+        guesses: number of guesses.  Canaries with the most extreme scores are guessed; the others are skipped.
+        claim: the claimed loss of the run.
+        error: probability of rejecting a run whose claim is true.
         generator: source of the coins.
 
     Raises:
-        InputError: more guesses than canaries, or none.
+        InputError: no guesses, or more guesses than canaries.
     """
     if not 0 < guesses <= canaries:
         raise InputError(f"guesses lie between 1 and the {canaries} canaries, not {guesses}", culprit=guesses)
@@ -176,9 +176,9 @@ def audit_one_run(
 
 
 def chance_of(correct: int, guesses: int, canaries: int, *, epsilon: float, delta: float) -> float:
-    """Return the largest probability of so many correct guesses under (epsilon, delta): Theorem 5.2.
+    """Return the largest probability of this many correct guesses under (epsilon, delta): Theorem 5.2.
 
-    With delta = 0 the upper tail of Binomial(guesses, e^eps/(1 + e^eps)).
+    With delta = 0 it is the upper tail of Binomial(guesses, e^eps/(1 + e^eps)).
     """
     from scipy.special import bdtrc
 

@@ -1,4 +1,4 @@
-"""Every mechanism that we ship, on neighboring inputs that answer 0 and 1, ready to be audited."""
+"""The mechanisms of Sfumato on neighboring inputs that answer 0 and 1, ready for an audit."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from sfumato.privacy.noise_kinds import NOISES
 from sfumato.privacy.selection import Exponential, PermuteAndFlip
 from sfumato.privacy.threshold import StabilityThreshold
 
-_COUNTS = 10  # cells of the vector that one person moves in one place
+_COUNTS = 10  # cells of the vector in which one person changes one cell
 _CANDIDATES = 8
-_CHILDREN = 9  # of the unit that is put into linked tables
-_VALUES = 6  # of the attribute that a local randomizer reports
+_CHILDREN = 9  # children of the unit that is added to linked tables
+_VALUES = 6  # values of the attribute that a local randomizer reports
 
 
 def subjects(entropy: Entropy) -> dict[str, Subject]:
     """Return all audited mechanisms by name.
 
     Args:
-        entropy: the operating system's for a real audit, a simulated one for a test that can be repeated.
+        entropy: the operating system's for a real audit, a simulated one for a reproducible test.
     """
     return {subject.name: subject for subject in (*_central(entropy), *_local(entropy))}
 
 
 def chosen(names: list[str], entropy: Entropy) -> tuple[Subject, ...]:
-    """Return the subjects of the given names; ``all`` stands for every one.
+    """Return the subjects with the given names; ``all`` selects every one.
 
     Raises:
-        InputError: a name that is none of them.
+        InputError: a name is unknown.
     """
     available = subjects(entropy)
     unknown = [name for name in names if name not in available and name != "all"]
@@ -52,9 +52,9 @@ def chosen(names: list[str], entropy: Entropy) -> tuple[Subject, ...]:
 
 
 def tightest_mu(noise: Noise, shift: int) -> float:
-    """Return the mu of Gaussian differential privacy that discrete Gaussian noise has for a shift.
+    """Return the mu of Gaussian differential privacy of discrete Gaussian noise at a given shift.
 
-    It is a little above shift/sigma if sigma is small.  The best tests are thresholds, and all are tried.
+    It is slightly above shift/sigma if sigma is small.  The best tests are thresholds, and all of them are tried.
     """
     from scipy.special import ndtri
 
@@ -93,7 +93,7 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
 
 
 def _noise_subjects(kind: type[Noise], entropy: Entropy) -> Iterator[Subject]:
-    """Yield a mechanism at two sensitivities, and once where one number of a vector moves, or by its rho alone."""
+    """Yield a mechanism at two sensitivities, and once for a vector in which one cell changes, or by its rho alone."""
     name = kind.name.removeprefix("discrete ").lower()
     if kind.loss_type is Rho:
         rho = Rho("0.5")
@@ -112,9 +112,9 @@ def _noise_subjects(kind: type[Noise], entropy: Entropy) -> Iterator[Subject]:
 
 
 def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
-    """Yield weighted rows of a unit, all in one cell, which is the worst case.
+    """Yield weighted rows of a unit that all fall into one cell: the worst case.
 
-    They are its further children, and rows that may have children of their own.
+    The rows are its further children, or rows that may have children of their own.
     """
     from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import parse_schema
@@ -143,8 +143,8 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
     assert head is not None
     claim = Rho("0.5")
     for name, table, attribute, rows in (
-        ("related-children", tail, "children.this.a", _CHILDREN - 1),  # of a unit of the most children
-        ("related-grandchildren", head, "grandchildren.number", _CHILDREN),  # of which none has any
+        ("related-children", tail, "children.this.a", _CHILDREN - 1),  # for a unit with the largest number of children
+        ("related-grandchildren", head, "grandchildren.number", _CHILDREN),  # rows that have no children
     ):
         cells = table.domain[attribute].size
         added = np.zeros(cells, dtype=np.int64)
@@ -160,7 +160,7 @@ def _local(entropy: Entropy) -> Iterator[Subject]:
         first = (Fraction(1),) if method.memoized else ()
         claimed = Fraction(2) if method.memoized else Fraction(1)
         randomizer = method.best(_VALUES, claimed, *first) if not method.audited else method.audited(_VALUES, claimed)
-        # one report of a memoized method is the first, so it is held to the loss of the first
+        # a single report of a memoized method is a first report, so the claim is the loss of the first report
         claim = Epsilon(first[0] if first else claimed)
         reports = _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy)
         yield Subject(f"local-{method.name}", claim, *reports)
@@ -184,7 +184,7 @@ def _choice(mechanism: Exponential | PermuteAndFlip, scores: NDArray[np.int64], 
 
 
 def _noisy_keys(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) -> Draw:
-    """Return noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
+    """Return noisy numbers of two keys; -1 for a key that is hidden or absent."""
 
     def draw(count: int) -> NDArray[np.int64]:
         above, noisy = mechanism.apply(np.tile(np.array(units, dtype=np.int64), count), entropy)
@@ -198,7 +198,7 @@ def _noisy_keys(mechanism: StabilityThreshold, units: list[int], entropy: Entrop
 
 
 def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
-    """Return which values each report supports, then the report itself, byte by byte where it is not one number."""
+    """Return which values each report supports, followed by the report, byte by byte if it is not one number."""
 
     def draw(count: int) -> NDArray[np.float64]:
         reports = randomizer.draw(np.full(count, value), entropy)
@@ -208,7 +208,7 @@ def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
 
 
 def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.int64]:
-    """Return which values each report supports, shape ``(reports, values)``; estimates are made of them."""
+    """Return which values each report supports, shape ``(reports, values)``.  Estimates are sums of these."""
     if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
         return randomizer.design.incidence()[:, reports].T.astype(np.int64)
     distinct, places = np.unique(reports, axis=0, return_inverse=True)

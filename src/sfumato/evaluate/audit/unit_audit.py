@@ -1,13 +1,12 @@
-"""Audits of noisy tables in which a unit has many rows: one whole unit is put in and taken out again.
+"""Audits of noisy tables for a unit with many rows.  They compare a table with and without the whole unit.
 
-Noise is the same on both sides, so the sharpest test of all looks along what the unit adds (Neyman and Pearson): a
-single number, however many cells a table has.
+The noise is the same on both sides.  So the sharpest test is the projection onto the unit's counts (Neyman and
+Pearson): a single number for any number of cells.
 
-A whole release is audited by shadow releases: made as it is, of the same units with one more and without it, by
-somebody who knows them all.  Such an attacker reads the noisy tables that a release publishes.  Which of them there are
-was chosen by what earlier ones said, which both sides know, and by noisy scores, which are not published: but for what
-these tell, the ratio of the products of likelihoods is the sharpest test.  Counts and weights are the attacker's own,
-and nothing of the method is called here.
+A whole release is audited by shadow releases, with and without one more unit.  The attacker knows all other units and
+reads the published noisy tables.  The selection of these tables also depends on noisy scores that are not published.
+Apart from what these scores reveal, the likelihood ratio of the tables is the sharpest test.  Counts and weights are
+computed here independently of the synthesizer.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Loss, Rho
 
-_FINEST = 50  # standard deviation of noise in steps of one, from which mu is that of the continuous one to 1e-3
-_SLACK = 1.001  # of mu
+_FINEST = 50  # smallest standard deviation, in steps of one, at which mu equals that of continuous noise to 1e-3
+_SLACK = 1.001  # relative tolerance of mu
 
 CellCounts = NDArray[np.int64]
 AddNoise = Callable[[CellCounts], NDArray[np.int64]]
@@ -41,15 +40,15 @@ def unit_subject(
     """Return a noisy table without a unit and with it, as a subject of an audit.
 
     Args:
-        name: how reports call it.
+        name: the name in reports.
         counts: exact cells without the unit and with it, shape ``(cells,)``.
         add: the noise: takes counts of shape ``(draws, cells)`` and returns as many noisy ones.
-        claim: the loss that the table says it has for the unit.
-        finest: standard deviation of the noise, for which mu is held to; of wide Gaussian noise alone, as that test is
-            sharper than the one of rho.
+        claim: the loss that the table claims for the unit.
+        finest: standard deviation of Gaussian noise; infinity for other noise.  From 50 on, the audit tests mu, which
+            is sharper than rho.
 
     Raises:
-        InputError: the unit adds nothing, so that there is nothing to tell apart.
+        InputError: the unit adds nothing, so the two tables are equal.
     """
     without, present = (np.asarray(each, dtype=np.int64) for each in counts)
     added = (present - without).astype(np.float64)
@@ -69,7 +68,7 @@ def unit_subject(
 def gaussian_unit_subject(
     name: str, counts: tuple[CellCounts, CellCounts], *, squared_sensitivity: int, claim: Rho, entropy: Entropy
 ) -> Subject:
-    """Return the same with discrete Gaussian noise for a claimed squared sensitivity."""
+    """Return the subject of :func:`unit_subject` with discrete Gaussian noise for a claimed squared sensitivity."""
     noise = DiscreteGaussian.for_loss(claim, squared_sensitivity=squared_sensitivity)
     return unit_subject(
         name, counts, add=lambda exact: noise.add(exact, entropy), claim=claim, finest=math.sqrt(noise.variance)
@@ -78,12 +77,12 @@ def gaussian_unit_subject(
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """The rows of a table, or of one unit, as an attacker knows them.
+    """The rows of a table, or of one unit, as known to an attacker.
 
     Attributes:
-        attributes: of the table, in the order of the columns.
+        attributes: names, in the order of the columns.
         codes: shape ``(rows, attributes)``.
-        weights: what each row counts, shape ``(rows,)``.
+        weights: the contribution of each row to a count, shape ``(rows,)``.
     """
 
     attributes: tuple[str, ...]
@@ -91,7 +90,7 @@ class KnownRows:
     weights: CellCounts
 
     def count_cells(self, table: NoisyTable) -> CellCounts:
-        """Return what was measured, without its noise: shape of the noisy table."""
+        """Return the exact cells of a noisy table, in its shape."""
         cells = np.zeros(table.values.shape, dtype=np.int64)
         places = []
         for name, groups in zip(table.attributes, table.groups, strict=True):
@@ -105,11 +104,11 @@ class KnownRows:
 
 
 def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping[str, KnownRows]) -> float:
-    """Return the log likelihood of a release's noisy tables if these are all rows, up to a constant.
+    """Return the log-likelihood of a release's noisy tables given the rows, up to a constant.
 
     Args:
-        published: noisy tables by what they are of, such as the head of a unit and the tail of its children.
-        known: the rows of each of these.
+        published: noisy tables by the part of a unit that they count, such as its head or the tail of its children.
+        known: the rows of each part.
     """
     likelihood = 0.0
     for part, tables in published.items():
@@ -125,17 +124,17 @@ Shadows = NDArray[np.float64]
 def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss) -> Advantage:
     """Guess that the unit is in the table if a score of a release is at least a threshold.
 
-    One half of the releases of each kind finds the threshold, the other half is guessed.  The interval is made of those
-    of Clopper and Pearson: of releases that keep their word ``interval.low`` is above the bound with probability at
-    most ``FALSE_ALARMS``.
+    One half of the releases chooses the threshold and the other half is guessed.  The interval comes from
+    Clopper-Pearson bounds.  If the claim is true, ``interval.low`` is above the bound with probability at most
+    ``FALSE_ALARMS``.
 
     Args:
-        present: a score of each release with the unit, such as the difference of two log likelihoods.
-        without: of as many without it.
-        claim: the loss that the release says it has for the unit.
+        present: a score per release with the unit, such as the difference of two log-likelihoods.
+        without: a score for each of as many releases without the unit.
+        claim: the loss that the release claims for the unit.
 
     Raises:
-        InputError: not as many of each kind, or fewer than four.
+        InputError: the numbers of releases differ, or are below four.
     """
     if len(present) != len(without) or len(present) < 4:  # noqa: PLR2004
         raise InputError("an attack needs as many releases with the unit as without it, at least four")
@@ -152,18 +151,18 @@ def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss) -> Adv
 
 
 def shadow_inference(present: Shadows, without: Shadows, *, true: int, claim: Loss) -> Advantage:
-    """Return which of several units is in the table: the one under which a release is likeliest.
+    """Guess which of several units is in the table: the one with the largest likelihood.
 
-    Releases without any of them say how often that is right by chance, or by what is so of everybody.
+    Releases without any candidate show how often the guess is right by chance.
 
     Args:
-        present: log likelihoods of each release with the unit, shape ``(releases, candidates)``.
-        without: of as many without it.
-        true: which of the candidates the unit is.
-        claim: the loss that the release says it has for the unit.
+        present: log-likelihoods of each release with the unit, shape ``(releases, candidates)``.
+        without: the same for as many releases without it.
+        true: position of the unit among the candidates.
+        claim: the loss that the release claims for the unit.
 
     Raises:
-        InputError: not as many of each kind.
+        InputError: the numbers of releases differ.
     """
     if present.shape != without.shape or not len(present):
         raise InputError("an attack needs as many releases with the unit as without it, of the same candidates")
@@ -178,7 +177,7 @@ def shadow_inference(present: Shadows, without: Shadows, *, true: int, claim: Lo
 def _advantage(
     names: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss
 ) -> Advantage:
-    """Return an attack with exact intervals: of so few releases others would be too narrow."""
+    """Return an attack with exact intervals.  Approximate ones would be too narrow for few releases."""
     right, wrong = (Proportion(int(guess.sum()), len(guess)) for guess in guesses)
     measure = Distinguished(claim.advantage_bound())
     counts = np.array([right.successes]), np.array([wrong.successes])

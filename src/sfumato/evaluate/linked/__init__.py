@@ -1,1 +1,1 @@
-"""Linked tables beside those they were made from: parents with their children, and how families differ."""
+"""Evaluation of releases of linked tables against the tables that they were made from."""

@@ -1,8 +1,8 @@
-"""Attacks on whole families: is this one in the table, and what is a sibling of a child that is known.
+"""Attacks on whole families: membership of a family, and inference of a sibling of a known child.
 
-Families are laid out in rows of their own: the parent's codes, the number of children, then the codes of the first
-children in an order made here of their codes, whatever order a release has.  Success counts only beyond what works on
-families of the same population that are not in the table.
+A family is one row: the parent's codes, the number of children, and the codes of the first children.  Children are
+sorted by their codes, independently of their order in a release.  Success counts only beyond the success on families of
+the same population that are not in the table.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sfumato.evaluate.linked.linked_scores import SIZE, Compared, LinkedPair, sc
 from sfumato.evaluate.linked.table_tree import LinkedTable, Places, RowsRead, TableTree
 from sfumato.evaluate.released import Claim
 
-_CHILDREN = 4  # of a family that attackers compare
-_TARGETS = 400  # of each kind, half to fit and half to test
-_RELEASED = 60_000  # families that are compared with a target
+_CHILDREN = 4  # children of a family that attackers compare
+_TARGETS = 400  # families of each kind, half to fit and half to test
+_RELEASED = 60_000  # released families that are compared with a target
 _CHUNK = 1 << 24
 _KNOWN = "the whole family: the parent, how many children, the first {} of them"
 _SIBLING = "the parent, and one child"
@@ -30,7 +30,7 @@ _SIBLING = "the parent, and one child"
 
 @dataclass(frozen=True, eq=False)
 class LaidOut:
-    """One row a family: parent's columns and size, then so many columns a child; -1 where there is no such child."""
+    """Families as rows: the parent's columns and size, then the columns of each child; -1 for a missing child."""
 
     rows: NDArray[np.int16]
     parents: int
@@ -42,7 +42,7 @@ class LaidOut:
 
 
 def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
-    """Return families as rows, children ordered by all of their codes, so that equal families are equal rows."""
+    """Return families as rows.  Children are sorted by all of their codes, so that equal families are equal rows."""
     edge = LinkedPair.from_tables(parent, child)
     parents, children = list(edge.parents), list(edge.children)
     slots = min(_CHILDREN, child.most)
@@ -60,7 +60,10 @@ def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
 
 
 def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | None:
-    """Return the share of released families of at least ``fewest`` children that the other has; None: no such."""
+    """Return the share of released families with at least ``fewest`` children that ``other`` contains.
+
+    The result is None if the release has no such family.
+    """
     size = released.parents - 1
     large = released.rows[released.rows[:, size] >= fewest]
     if not len(large):
@@ -72,14 +75,14 @@ def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | Non
 def _attack_linked_tables(
     release: TableTree, members: TableTree, controls: TableTree, *, claim: Claim, seed: int
 ) -> tuple[Advantage, ...]:
-    """Attack by membership and by inference of a sibling, for every table of children.
+    """Run the attacks of membership and of sibling inference for every table of children.
 
     Args:
-        release: what an outsider sees.
-        members: those it was made from.
-        controls: others of the same population.
-        claim: what the release promises, for the bound.
-        seed: of the choice of targets and of the attackers' luck.
+        release: the tables that an outsider sees.
+        members: the tables that it was made from.
+        controls: tables of other units of the same population.
+        claim: the guarantee of the release, for the bound.
+        seed: chooses targets and drives the attackers' random guesses.
 
     Raises:
         TableError: fewer than 40 families of each kind.
@@ -106,7 +109,7 @@ def _attack_linked_tables(
 
 
 def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
-    """Guess that a family is in the table if the nearest released family is nearer than a threshold.
+    """Guess that a family is in the table if the nearest released family is closer than a threshold.
 
     The threshold is fitted on one half of the targets and tested on the other.
     """
@@ -121,7 +124,10 @@ def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], l
 
 
 def _closeness(released: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArray[np.float64]:
-    """Return how many columns of each target the nearest family has, plus a fraction that rises with their number."""
+    """Return the most columns that a released family shares with each target, plus a fraction for ties.
+
+    The fraction rises with the number of families that share this many columns.
+    """
     closeness = np.empty(len(targets))
     step = max(1, _CHUNK // max(1, len(released)))
     for start in range(0, len(targets), step):
@@ -133,7 +139,7 @@ def _closeness(released: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArr
 
 
 def _equal(released: NDArray[np.int16], targets: NDArray[np.int16], columns: range) -> NDArray[np.uint8]:
-    """Return columns in which each target equals each released family: shape ``(targets, families)``."""
+    """Return the number of equal columns per target and released family: shape ``(targets, families)``."""
     equal = np.zeros((len(targets), len(released)), dtype=np.uint8)
     for column in columns:
         equal += targets[:, column, None] == released[None, :, column]
@@ -147,7 +153,7 @@ def _inference(
     child: LinkedTable,
     luck: np.random.Generator,
 ) -> Advantage | None:
-    """Guess a column of the second child by the nearest released families, from the parent and the first child.
+    """Guess a column of the second child from the nearest released families by parent and first child.
 
     The column is the last one of the children that has at least two cells.
     """
@@ -179,7 +185,7 @@ def _inference(
 
 
 Edge: TypeAlias = tuple[LinkedTable, LinkedTable]
-"""A table of parents, and that of their children."""
+"""A table of parents and the table of their children."""
 
 RELEASE = "release"
 RESAMPLED, DEALT, INDEPENDENT = "the same units drawn again", "children dealt at random", "independent columns"
@@ -187,14 +193,14 @@ RESAMPLED, DEALT, INDEPENDENT = "the same units drawn again", "children dealt at
 
 @dataclass(frozen=True, eq=False)
 class EdgeResult:
-    """A table of children and that of its parents.
+    """The scores of a table of children with the table of its parents.
 
     Attributes:
         parents, children: the tables.
         compared: the release and the baselines, by name.
         real_sizes, sizes: share of the parents by their number of children; the first is exact.
-        copies: share of the released families of three children or more that equal one of half of the real families;
-            beside it the share among the other half, by chance alone.  None if there is none of that size.
+        copies: share of the released families with three children or more that equal a family in one half of the real
+            table, and the share that equal one in the other half (chance).  None if no family is that large.
     """
 
     parents: str
@@ -211,10 +217,10 @@ class LinkedResult:
 
     Attributes:
         edges: every table of children.
-        units: of the real tables and of the release.
-        real, released: what became of the rows of each file.
-        claim: the guarantee, None if nothing states one.
-        attacks: on families; none without others of the same population.
+        units: numbers of units in the real tables and in the release.
+        real, released: read and skipped rows of each file.
+        claim: the guarantee; None if there is no statement.
+        attacks: on families; empty without other units of the same population.
     """
 
     edges: tuple[EdgeResult, ...]
@@ -226,7 +232,7 @@ class LinkedResult:
 
     @property
     def broken(self) -> int:
-        """The rows of the release that break what the schema says."""
+        """The number of released rows that violate the schema."""
         return sum(read.rows - read.judged for read in self.released.values())
 
     def to_json(self, *, internal: bool = False) -> dict[str, Any]:
@@ -279,14 +285,14 @@ def judge_linked_tables(
     controls: TableTree | None = None,
     seed: int = 0,
 ) -> LinkedResult:
-    """Score a release of linked tables, beside what chance does and what two perfect tables without links reach.
+    """Score a release of linked tables against its baselines.
 
     Args:
-        real: those that it was made from, read by ``read_table_tree``.
-        release: read with the same schema.
-        claim: what the release promises.
-        controls: others of the same population, for attacks; None: no attacks.
-        seed: of baselines, columns and targets.
+        real: the tables that it was made from, from ``read_table_tree``.
+        release: the released tables, read with the same schema.
+        claim: the guarantee of the release.
+        controls: other units of the same population, for attacks; None skips attacks.
+        seed: chooses baselines, columns and targets.
 
     Raises:
         TableError: the tables differ, or there are no units.
@@ -312,7 +318,7 @@ def judge_linked_tables(
 
 
 def _judge_edge(edge: Edge, others: Sequence[Edge], luck: np.random.Generator, *, seed: int) -> EdgeResult:
-    """Compare parents and children with those of the release, of units drawn again, and of both halves."""
+    """Compare parents and children with the release, with resampled units, and between both halves."""
     parent, child = edge
     release, drawn, one_half, other_half = others
     truth = LinkedPair.from_tables(parent, child)

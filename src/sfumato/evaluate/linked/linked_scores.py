@@ -1,8 +1,8 @@
-"""Scores of linked tables: the total variation of what holds together in families of parents and children.
+"""Scores of linked tables: the total variation of joint distributions in families of parents and children.
 
-Every score is a mean over combinations of columns of half the L1 distance of two normalized tables, 0 to 1.  A size is
-the number of children that are kept of a parent.  Baselines say what a score means: the same units drawn again
-(what chance alone does), and each table perfect on its own with children dealt to parents at random.
+A score is half the L1 distance of two normalized tables (0 to 1), averaged over combinations of columns.  A size is the
+number of children of a parent that are read.  Two baselines calibrate the scores: the same units resampled (chance
+alone), and two perfect tables whose children are assigned to random parents.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sfumato.evaluate.linked.table_tree import LinkedTable, Places
 
 SIZE, GAP = "(children)", "(days since)"
 GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730)
-"""Days at which a gap between two children begins a new cell."""
+"""Days at which a new cell begins for the gap between two children."""
 
-_MOST = 60  # combinations of columns of one score
-_CELLS = 64  # of a number or a date; more are judged in runs of neighbors
-_DENSE = 1 << 21  # cells of a table that is held whole
-_PAIRS = 4_000_000  # siblings that are looked at
+_MOST = 60  # combinations of columns per score
+_CELLS = 64  # cells of a number or date; a larger attribute is judged in runs of neighboring cells
+_DENSE = 1 << 21  # largest number of cells of a dense table
+_PAIRS = 4_000_000  # largest number of sibling pairs
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class LinkScores:
     """Mean total variations; None if there is nothing to compare.
 
     Attributes:
-        size: of the number of children.
-        parent1, parent2, parent3: of one to three columns of the parents, their number of children among them.
-        child1, child2, child3: of one to three columns of the children.
-        cross2: of a column of the parent with one of the child.
-        cross3: of three, of which one or two are the parent's.
-        sibling: of two children of one parent, in any order: a column of one with a column of the other.
-        sibling_same: of these only the same column of both.
-        transition: of a column of a child with a column of the next.
-        trigram: of a column of three children that follow each other.
+        size: the number of children.
+        parent1, parent2, parent3: one to three columns of the parents, including their number of children.
+        child1, child2, child3: one to three columns of the children.
+        cross2: a column of the parent with a column of the child.
+        cross3: three columns of parent and child, at least one of each.
+        sibling: a column of one child with a column of a sibling, in any order.
+        sibling_same: the same column of two siblings.
+        transition: a column of a child with a column of the next child.
+        trigram: a column of three consecutive children.
     """
 
     size: float | None
@@ -61,7 +61,7 @@ class LinkScores:
 
     @property
     def worst(self) -> float:
-        """The largest of them."""
+        """The largest score."""
         return max(float(value) for each in fields(self) if (value := getattr(self, each.name)) is not None)
 
 
@@ -70,10 +70,10 @@ class LinkedPair:
     """Parents and their children as columns of codes.
 
     Attributes:
-        parents: codes of the parents by column, the number of children among them.
+        parents: codes of the parents by column, including the number of children.
         children: codes of the children by column.
         owner: the parent of each child, ascending.
-        has_order: whether the children of a parent have an order.
+        has_order: whether the children of a parent are ordered.
     """
 
     parents: Mapping[str, Places]
@@ -83,7 +83,9 @@ class LinkedPair:
 
     @staticmethod
     def from_tables(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
-        """Return two levels, with wide numbers in runs, and the days since the child before if days order them."""
+        """Return two levels, with large numeric columns in runs of cells.  Children ordered by date also have the gap
+        in days.
+        """
         size = np.bincount(child.owner, minlength=parent.length)
         parents = {each.name: _runs(each)[codes] for each, codes in zip(parent.attributes, parent.codes, strict=True)}
         children = {each.name: _runs(each)[codes] for each, codes in zip(child.attributes, child.codes, strict=True)}
@@ -101,14 +103,14 @@ class LinkedPair:
             children[GAP] = len(GAPS) + 1
         return parents | {SIZE: child.most + 1}, children
 
-    @cached_property  # without it, judging 180,000 families takes 1.28 times the CPU
+    @cached_property  # uncached, the evaluation of 180,000 families takes 1.28 times the CPU
     def of_parent(self) -> dict[str, Places]:
         """The columns of the parent of each child."""
         return {name: codes[self.owner] for name, codes in self.parents.items()}
 
-    @cached_property  # without it, judging 180,000 families takes 1.16 times the CPU
+    @cached_property  # uncached, the evaluation of 180,000 families takes 1.16 times the CPU
     def siblings(self) -> tuple[Places, Places]:
-        """The pairs of children of one parent; if there are very many, those of some of the parents."""
+        """The pairs of siblings; of a sample of the parents if there are very many."""
         owner, count = self.owner, self.parents[SIZE]
         pairs = int((count * (count - 1) // 2).sum())
         rows = np.arange(len(owner))
@@ -124,14 +126,14 @@ class LinkedPair:
         return np.concatenate([none, *first]), np.concatenate([none, *second])
 
     def runs(self, length: int) -> Places:
-        """Return children after which at least ``length - 1`` more of the same parent follow."""
+        """Return the children that are followed by at least ``length - 1`` more of the same parent."""
         last = max(0, len(self.owner) - length + 1)
         return np.flatnonzero(self.owner[:last] == self.owner[length - 1 :][:last])
 
     def dealt(self, generator: np.random.Generator) -> LinkedPair:
-        """Deal the children to parents at random, both tables as they are.
+        """Return both tables unchanged, but with children assigned to random parents.
 
-        A release of two tables, each by itself and without any error, would know this much.
+        Two separate releases without any error would have these scores.
         """
         size = generator.permutation(self.parents[SIZE])
         shuffled = generator.permutation(len(self.owner))
@@ -143,7 +145,7 @@ class LinkedPair:
         )
 
     def independent(self, generator: np.random.Generator) -> LinkedPair:
-        """Shuffle every column by itself."""
+        """Return every column shuffled independently."""
         size = generator.permutation(self.parents[SIZE])
         return replace(
             self,
@@ -158,7 +160,7 @@ def _first(owner: Places) -> NDArray[np.bool_]:
 
 
 def _runs(attribute: Attribute) -> Places:
-    """Return the judged cell of each code: of numbers and dates with many cells a run of neighbors."""
+    """Return the judged cell of each code: a run of neighboring cells for numbers and dates with many cells."""
     if isinstance(attribute, Categorical) or attribute.size <= _CELLS:
         return np.arange(attribute.size)
     width = -(-attribute.declared // _CELLS)
@@ -168,19 +170,19 @@ def _runs(attribute: Attribute) -> Places:
 
 
 Columns = tuple[tuple[Places, int], ...]
-"""Codes with the number of their cells."""
+"""Columns of codes, each with its number of cells."""
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """A normalized table: whole, or of many cells those that are not empty, by number."""
+    """A normalized table: dense, or sparse with the numbers of its non-empty cells."""
 
     shares: NDArray[np.float64]
     cells: Places | None = None
     empty: bool = False
 
     def distance(self, other: _Cells) -> float:
-        """Return half the L1 distance; 1 where the other has no rows at all."""
+        """Return half the L1 distance; 1 if the other table has no rows."""
         if other.empty:
             return 1.0
         if self.cells is None or other.cells is None:
@@ -191,7 +193,7 @@ class _Cells:
 
 
 def _tally(*parts: Columns) -> _Cells:
-    """Return rows of all parts by their cells, as shares; all parts have the same numbers of cells."""
+    """Return the normalized table of the rows of all parts; all parts have the same numbers of cells."""
     cells = math.prod(size for _, size in parts[0])
     numbers = []
     for part in parts:
@@ -209,12 +211,12 @@ def _tally(*parts: Columns) -> _Cells:
 
 
 Recipe = tuple[tuple[str, ...], Callable[[LinkedPair], tuple[Columns, ...]]]
-"""Columns by name, and how to take them of families: parts with the same columns, whose rows are counted together."""
+"""The names of columns, and a function from families to parts with these columns.  All parts are counted together."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The scores of one set of families, and the distance of every combination of columns behind some of them."""
+    """The scores of one set of families, and distances per combination of columns for siblings and transitions."""
 
     scores: LinkScores
     siblings: Mapping[tuple[str, ...], float]
@@ -228,8 +230,8 @@ def scores(
 
     Args:
         real: parents and children.
-        others: by name.
-        seed: of the combinations of columns, where there are more than 60 of a kind.
+        others: the sets of families by name.
+        seed: samples 60 combinations of columns per score if there are more.
     """
     truth, (parents, children) = LinkedPair.from_tables(*real), LinkedPair.sizes(*real)
     luck = np.random.default_rng(seed)
@@ -285,22 +287,22 @@ class _Recipes:
         }
 
     def of_parents(self, *names: str) -> Recipe:
-        """Return columns of the parents."""
+        """Return a recipe for columns of the parents."""
         return names, lambda edge: (tuple((edge.parents[name], self.parents[name]) for name in names),)
 
     def of_children(self, *names: str) -> Recipe:
-        """Return columns of the children."""
+        """Return a recipe for columns of the children."""
         return names, lambda edge: (tuple((edge.children[name], self.children[name]) for name in names),)
 
     def across(self, high: tuple[str, ...], low: tuple[str, ...]) -> Recipe:
-        """Return columns of a child, and of its parent."""
+        """Return a recipe for columns of a child and of its parent."""
         return (*high, *low), lambda edge: (
             tuple((edge.of_parent[name], self.parents[name]) for name in high)
             + tuple((edge.children[name], self.children[name]) for name in low),
         )
 
     def of_siblings(self, one: str, other: str) -> Recipe:
-        """Return a column of each of two siblings, both ways round because siblings have no order here."""
+        """Return a recipe for a column of each of two siblings, in both directions because order is ignored."""
 
         def take(edge: LinkedPair) -> tuple[Columns, ...]:
             first, second = edge.siblings
@@ -312,7 +314,7 @@ class _Recipes:
         return (one, other), take
 
     def in_order(self, *names: str) -> Recipe:
-        """Return a column of each of several children that follow each other."""
+        """Return a recipe for a column of each of several consecutive children."""
 
         def take(edge: LinkedPair) -> tuple[Columns, ...]:
             start = edge.runs(len(names))

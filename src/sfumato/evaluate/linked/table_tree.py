@@ -1,6 +1,6 @@
-"""Linked tables as an evaluator reads them: rows of each table in families, children in their order.
+"""Linked tables for an evaluator: the rows of each table grouped by parent, children in order.
 
-All of it is read here, from files, once: no code is shared with what made the release.
+The reader shares no code with the synthesizer, so that it also checks the released files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ChildOrder:
-    """The order of the children of a parent: by a column, rising or falling, or by none."""
+    """The order of the children of a parent: by a rising or falling column, or unordered."""
 
     by: str | None = None
     falling: bool = False
@@ -39,14 +39,14 @@ class ChildOrder:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """The number of rows of one table that were read, and of those left out.
+    """The number of rows of one table that were read, and of rows that were skipped.
 
     Attributes:
-        rows: of the file.
-        undeclared: left out, as a cell is none that the schema declares.
-        repeated: left out, as their key was seen before.
-        ownerless: left out, as no row that is kept has the key that they name.
-        beyond: left out, as their parent has more than the schema keeps.
+        rows: all rows of the file.
+        undeclared: skipped because a value is not declared.
+        repeated: skipped because an earlier row has the same key.
+        ownerless: skipped because no row that was read is their parent.
+        beyond: skipped because their parent has more rows than the schema allows.
     """
 
     rows: int
@@ -63,18 +63,18 @@ class RowsRead:
 
 @dataclass(frozen=True, eq=False)
 class LinkedTable:
-    """The rows of one table that are kept.
+    """The rows of one table that were not skipped.
 
     Attributes:
         name: of the table.
         attributes: of its rows.
-        codes: one array an attribute, each of shape ``(rows,)``.
-        read: what became of the rows of its file.
+        codes: one array per attribute, each of shape ``(rows,)``.
+        read: numbers of read and skipped rows of the file.
         above: the table of the parents; None for the units themselves.
         owner: the row of the parent, ascending, shape ``(rows,)``; rows of one parent are in their order.
-        most: children of one parent that are kept.
+        most: largest number of children of one parent.
         order: of the children of a parent.
-        days: of each row the day that orders it, where one does.
+        days: the day that orders each row; None if rows are not ordered by date.
     """
 
     name: str
@@ -91,7 +91,7 @@ class LinkedTable:
 
 @dataclass(frozen=True, eq=False)
 class TableTree:
-    """Linked tables, the units first, every other table after that of its parents."""
+    """Linked tables: the units first, every other table after the table of its parents."""
 
     levels: tuple[LinkedTable, ...]
 
@@ -104,13 +104,13 @@ class TableTree:
         return self.levels[0].length
 
     def edges(self) -> Iterator[tuple[LinkedTable, LinkedTable]]:
-        """Yield each table of children, with that of their parents."""
+        """Yield each table of children, with the table of its parents."""
         for level in self.levels:
             if level.above is not None:
                 yield self[level.above], level
 
     def taken(self, units: Places) -> TableTree:
-        """Return these units with all of their rows, each as often as it is named."""
+        """Return the given units with all of their rows. A unit that is listed twice is returned twice."""
         places = {self.levels[0].name: units}
         levels = [_chosen(self.levels[0], units, None)]
         for parent, level in self.edges():
@@ -142,15 +142,15 @@ def _chosen(level: LinkedTable, rows: Places, owner: Places | None) -> LinkedTab
 
 
 def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, ChildOrder]:
-    """Return the order of the children of a parent in every table.
+    """Return the order of the children of a parent, for every table.
 
     Args:
         schema: of the tables.
-        given: columns by table, with ``:falling`` behind those that fall; a table that is not named is ordered by its
-            first date, where it has one.
+        given: columns by table, with ``:falling`` appended for descending order. Other tables are ordered by their
+            first date, if they have one.
 
     Raises:
-        InputError: a table or column that is not there.
+        InputError: a table or column does not exist.
     """
     dated = {
         table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
@@ -174,14 +174,14 @@ def read_table_tree(
     tables: Sequence[str] | None = None,
     only_files: bool = False,
 ) -> TableTree:
-    """Return tables of a folder, a file each, as families.
+    """Read the tables of a folder, one file each, as families.
 
     Args:
-        folder: with files called by the tables' names, as ``visits.csv`` or ``visits.parquet``.
-        schema: what the tables hold, and whose each row is.
-        orders: of the children of a parent, by table; none if none is named.
-        tables: names; None: all private ones that are linked to the units.
-        only_files: leave out tables of which there is no file.
+        folder: with files named after the tables, such as ``visits.csv`` or ``visits.parquet``.
+        schema: the columns of the tables and the owners of their rows.
+        orders: of the children of a parent, by table; a missing table is unordered.
+        tables: names. Default: all private tables that are linked to the units.
+        only_files: skip tables without a file.
 
     Raises:
         TableError: a file is missing or cannot be read, or lacks a column.
@@ -208,7 +208,7 @@ def read_table_tree(
             levels.append(level)
             continue
         parent, column = above
-        if not levels:  # no table lists the units: they are those that have rows
+        if not levels:  # if no table lists the units, they are the ids that have rows
             keys[parent] = _distinct_ids([raw[each] for each in chosen])
             levels.append(LinkedTable(parent, (), (), RowsRead(len(keys[parent])), length=len(keys[parent])))
         level, keys[name] = _children(table, raw[name], (parent, column), keys[parent], orders.get(name, ChildOrder()))
@@ -217,7 +217,7 @@ def read_table_tree(
 
 
 def linked(schema: Schema) -> tuple[str, ...]:
-    """Return private tables that belong to the units, every one after that of its parents."""
+    """Return the private tables that belong to the units, each after the table of its parents."""
     waiting = [table.name for table in schema if not table.public]
     names: list[str] = []
     while waiting:
@@ -228,9 +228,9 @@ def linked(schema: Schema) -> tuple[str, ...]:
 
 
 def _parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
-    """Return the table of a row's parent and the column that names it; None for the table of the units.
+    """Return the table of a row's parent and the column that refers to it; None for the table of the units.
 
-    Where no table lists the units, the parent is called as the unit's id.
+    If no table lists the units, the parent has the name of the unit's id.
     """
     table = schema[name]
     if table.name == schema.units:
@@ -243,7 +243,7 @@ def _parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, eq=False)
 class _RawTable:
-    """The columns of a file, as text or as they are stored, and the codes of its attributes."""
+    """The columns of a file as text or in their stored types, and the codes of its attributes."""
 
     table: SchemaTable
     columns: Any  # pa.Table
@@ -257,7 +257,7 @@ class _RawTable:
         return _RawTable(table, _stored(files[0], table.csv or CsvFormat()))
 
     def column(self, name: str) -> pa.Array:
-        """Return one column in one piece."""
+        """Return one column as a single array."""
         if name not in self.columns.column_names:
             raise TableError(
                 f"{self.table.name} has no column {name!r}; it has {listed(self.columns.column_names)}", culprit=name
@@ -265,7 +265,7 @@ class _RawTable:
         return self.columns[name].combine_chunks()
 
     def keys(self, name: str) -> pa.Array:
-        """Return a column of keys as text; a whole number is written as one, however it is stored."""
+        """Return a column of keys as text. Whole numbers have one spelling, whatever their stored type."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -276,7 +276,7 @@ class _RawTable:
         return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
     def codes(self) -> tuple[list[Places], NDArray[np.bool_]]:
-        """Return codes of all attributes, and which rows have a declared cell in each."""
+        """Return the codes of all attributes, and which rows have a declared cell in each."""
         fits = np.ones(len(self.columns), dtype=np.bool_)
         columns = []
         for attribute in self.table.attributes:
@@ -288,7 +288,7 @@ class _RawTable:
 
 
 def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
-    """Return the cell of a value; -1 where none is declared, or several could be meant."""
+    """Return the cell of a value; -1 if no cell is declared or the value is ambiguous."""
     leaves = compatible(attribute, _text(attribute, value, written), {})
     return next(iter(leaves)) if leaves is not None and len(leaves) == 1 else -1
 
@@ -317,7 +317,7 @@ def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[LinkedTa
 
 
 def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, RowsRead]:
-    """Return rows that have a key of their own: of several with one key the first."""
+    """Return the rows that have a key; the first row if several share a key."""
     named = fits & ids.is_valid().to_numpy(zero_copy_only=False)
     places = np.flatnonzero(named)
     numbers = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[places]
@@ -367,7 +367,7 @@ def _children(
 
 
 def _repeated(keys: pa.Array | None, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows that fit have a key that an earlier row has."""
+    """Return which valid rows repeat the key of an earlier row."""
     repeated = np.zeros(len(fits), dtype=np.bool_)
     if keys is not None:
         repeated = fits.copy()
@@ -376,7 +376,7 @@ def _repeated(keys: pa.Array | None, fits: NDArray[np.bool_]) -> NDArray[np.bool
 
 
 def _ranked(chosen: NDArray[np.bool_], owner: Places, by: NDArray[np.float64]) -> Places:
-    """Return the chosen rows by parent and then by a number; equal ones in random order, as a file says none."""
+    """Return the chosen rows by parent and then by a number. Ties are in random order, because a file has no order."""
     places = np.flatnonzero(chosen)
     luck = np.random.default_rng(0).permutation(len(chosen))
     return places[np.lexsort((luck[places], by[places], owner[places]))]
@@ -387,7 +387,7 @@ def _attribute(table: SchemaTable, name: str) -> Attribute | None:
 
 
 def _rank(raw: _RawTable, name: str) -> NDArray[np.float64]:
-    """Return a number per row that rises with a column: a date's day; the largest for what is missing."""
+    """Return a number per row that rises with a column: the day of a date. Missing values have the largest number."""
     values, places = _distinct(raw.column(name))
     attribute = _attribute(raw.table, name)
     return np.array([_number(attribute, value, raw.table.csv) for value in values])[places]
@@ -415,7 +415,7 @@ def _number(attribute: Attribute | None, value: object, written: CsvFormat | Non
 
 
 def _distinct(column: pa.Array) -> tuple[list[object], Places]:
-    """Return distinct values, and for each row the place of its own among them."""
+    """Return the distinct values, and the position of each row's value among them."""
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -428,7 +428,7 @@ def _distinct_ids(raw: Sequence[_RawTable]) -> pa.Array:
 
 
 def _stored(path: Path, written: CsvFormat) -> pa.Table:
-    """Return a file as it is stored; of a CSV every column as text."""
+    """Read a file in its stored types; every column of a CSV file is text."""
     import pyarrow as pa
     import pyarrow.csv as text
     from pyarrow import parquet

@@ -1,1 +1,1 @@
-"""Utility: how close a release is to the real table."""
+"""Utility scores: the distance of a release from the real table."""

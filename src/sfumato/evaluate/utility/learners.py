@@ -1,4 +1,4 @@
-"""Learners as judges: train on the release and test on real people; tell the release from real people."""
+"""Learners as judges.  One trains on the release and tests on real people; another distinguishes the two."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from sfumato.evaluate.released import Rows
 from sfumato.extras import require
 from sfumato.model.row_sampling import generator
 
-_BINS = 255  # the largest number of categories that histogram gradient boosting takes
-_REGRESSION_CELLS = 10  # a number with more cells than this is predicted as a number
+_BINS = 255  # largest number of categories that histogram gradient boosting accepts
+_REGRESSION_CELLS = 10  # numeric attributes with more cells are predicted by regression
 _TREES = 60
-_STOPPABLE = 1000  # rows of which a tenth can say when to stop
-_STOPPABLE_CLASS = 20  # rows a class, so that the tenth holds every class
-_TRAINED = 40_000  # released rows that a learner sees; there the score has long stopped to grow
-_TESTED = 20_000  # real rows that it is tested on
+_STOPPABLE = 1000  # rows from which a tenth can decide when boosting stops
+_STOPPABLE_CLASS = 20  # rows per class from which a tenth contains every class
+_TRAINED = 40_000  # released rows for training; with more, the score hardly grows
+_TESTED = 20_000  # real rows for testing
 _TOLD_APART = 20_000  # rows of each kind
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Score of a model trained on a release and tested on real people who are not in it.
+    """The score of a model trained on a release and tested on real people who are not in it.
 
-    ``error`` is its standard error from the choice of the tested people: Hanley and McNeil (1982) for a curve,
-    the mean over the classes where there are more (an upper bound), the delta method for R2.
+    ``error`` is its standard error from the choice of the tested people.  It follows Hanley and McNeil (1982) for one
+    curve.  Several classes use the mean over classes, an upper bound.  R2 uses the delta method.
     """
 
     target: str
@@ -45,14 +45,15 @@ class Learning:
 def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Learning:
     """Train gradient boosting (scikit-learn) on released rows and test it on real ones.
 
-    A category is predicted as a class (area under the ROC curve; the mean over classes, one against the
-    rest, for more than two), a number with more than ten cells as a number (R2).  From 1000 rows on (20 a class)
-    boosting stops when a tenth of the released rows, kept aside, is predicted no better: without, it learns the noise.
-    At most 40 000 rows are trained on and 20 000 tested.  Rows without a declared value of the target are left out:
-    there is nothing to predict.
+    A category is predicted as a class, scored by the area under the ROC curve.  More than two classes use the mean over
+    one-against-rest curves.  A number with more than ten cells is predicted by regression, scored by R2.
+
+    At least 1000 rows (and 20 per class) allow early stopping: boosting ends when a held-out tenth of the released rows
+    is predicted no better.  At most 40 000 rows are used for training and 20 000 for testing.  Rows without a declared
+    target value are skipped.
 
     Raises:
-        TableError: the test rows hold fewer than two values of the target.
+        TableError: the test rows have fewer than two values of the target.
     """
     require("evaluate", "the learner")
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -88,9 +89,9 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
 def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
     """Return the propensity score mean squared error (Woo, Reiter, Oganian, Karr 2009), as a share of its maximum.
 
-    Each row's probability to be released is predicted by gradient boosting that was trained on the other
-    half.  0: nobody can tell released from real rows; 1: everybody can.  At most 20 000 rows of each kind are
-    told apart; more would be told apart a little better.
+    Gradient boosting trains on one half and predicts for each row of the other half the probability that it was
+    released.  A result of 0 means that released and real rows cannot be distinguished; 1 means that they always can.
+    At most 20 000 rows of each kind are used.
     """
     count = min(len(real), len(release), _TOLD_APART)
     luck = generator(seed)
@@ -118,7 +119,7 @@ def _at_most(rows: Rows, most: int, luck: np.random.Generator) -> Rows:
 
 
 def _often(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return rows whose class occurs twice: what is kept aside to stop by holds every class once."""
+    """Return the rows whose class occurs at least twice, so that the held-out tenth can contain every class."""
     return np.asarray(np.bincount(labels)[labels] > 1)
 
 
@@ -139,7 +140,7 @@ def _probabilities(
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Limit threads to one: more gain nothing on tables of this size, and spin while they wait."""
+    """Limit OpenMP to one thread.  More threads gain nothing on small tables and spin while they wait."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="openmp")
@@ -147,12 +148,12 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _auc(probabilities: NDArray[np.float64], classes: NDArray[np.intp], truth: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the area and its standard error."""
+    """Return the area under the ROC curve and its standard error."""
     from sklearn.metrics import roc_auc_score
 
     present = np.unique(truth)
     scores, errors = [], []
-    scale = probabilities[:, np.isin(classes, present)].sum(axis=1)  # classes that no real row has are no answer
+    scale = probabilities[:, np.isin(classes, present)].sum(axis=1)  # classes without real rows are excluded
     for code in present[-1:] if len(present) == 2 else present:  # noqa: PLR2004 (two classes share one curve)
         column = np.flatnonzero(classes == code)
         score = probabilities[:, column[0]] if len(column) else np.zeros(len(truth))

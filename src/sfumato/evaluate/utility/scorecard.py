@@ -1,4 +1,4 @@
-"""The utility of a release, on scales that begin at independent columns and end at other people."""
+"""The utility of a release, on scales from independent columns to other people of the population."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sfumato.evaluate.released import CachedMarginals, MarginalSource, Released,
 from sfumato.evaluate.utility.learners import Learning, propensity, train_on_release
 from sfumato.model.row_sampling import generator
 
-_WIDTH_CELLS = 1 << 20  # conjunctions are drawn over marginals of at most so many cells
-_SANITY = 0.001  # relative errors are taken to at least one row in a thousand
+_WIDTH_CELLS = 1 << 20  # largest number of cells of the marginal behind a conjunction
+_SANITY = 0.001  # relative errors are relative to at least one row in a thousand
 
 
 @dataclass(frozen=True, eq=False)
 class Conjunction:
-    """A share of rows: for each attribute, which of its cells are asked for."""
+    """A condition on rows: for each attribute, the cells that meet it."""
 
     attributes: tuple[str, ...]
     allowed: tuple[NDArray[np.bool_], ...]
@@ -61,7 +61,7 @@ class QueryErrors:
 
     @property
     def mean_relative(self) -> float:
-        """The mean error relative to the true share, or to 0.1 % of the table where that is larger."""
+        """The mean error relative to the true share, or to 0.1 % of the table if that is larger."""
         pairs = zip(self.errors, self.truth, strict=True)
         return math.fsum(error / max(share, _SANITY) for error, share in pairs) / len(self.errors)
 
@@ -69,7 +69,7 @@ class QueryErrors:
 def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Generator) -> tuple[Conjunction, ...]:
     """Return random conjunctions over one to three attributes: ranges of numbers, subsets of categories.
 
-    A range holds numbers only: rows whose number is missing or unknown are in none.
+    A range covers declared numbers only, so rows with a missing or unknown number never match.
     """
     drawn: list[Conjunction] = []
     widest = min(3, len(domain))
@@ -93,24 +93,26 @@ def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Genera
 
 
 def query_errors(real: MarginalSource, release: MarginalSource, queries: Sequence[Conjunction]) -> QueryErrors:
-    """Return truth and absolute error of each query."""
+    """Return the true share and the absolute error of each query."""
     truth = [query.answer(real) for query in queries]
     errors = [abs(query.answer(release) - share) for query, share in zip(queries, truth, strict=True)]
     return QueryErrors(tuple(truth), tuple(errors))
 
 
 _QUERIES = 1000
-_DISTINCT = 20  # released rows below which nothing can be learned about telling them apart
-_TRIPLES = 1000  # three-way marginals compared: all of them up to 19 attributes
+_DISTINCT = 20  # minimum of released rows for the propensity score
+_TRIPLES = 1000  # three-way marginals compared: all of them for up to 19 attributes
 
 
 @dataclass(frozen=True, eq=False)
 class Scorecard:
-    """Utility of one release.  ``learning`` and ``propensity`` are None without rows, ``propensity`` also with few."""
+    """The utility of one release.  ``learning`` and ``propensity`` are None without rows, ``propensity`` also with
+    few.
+    """
 
     marginals: tuple[SampledMean, SampledMean, SampledMean]  # U_1, U_2, U_3
     queries: QueryErrors
-    pair_distance: NDArray[np.float64]  # total variation, (attributes, attributes); of one attribute on the diagonal
+    pair_distance: NDArray[np.float64]  # total variation, (attributes, attributes); single ones on the diagonal
     association_difference: NDArray[np.float64]  # released minus real, (attributes, attributes)
     association_gap: tuple[float, str, str]
     correlation_gap: tuple[float, str, str] | None
@@ -127,11 +129,11 @@ def scorecard(
         release: rows, answers or reports.
         split: the members it was made from, and real people it was not made from.
         target: the attribute that learners predict.
-        seed: of the marginals and queries drawn and the learners, so that releases are compared on the same ones.
-        watch: told what comes next.
+        seed: chooses marginals, queries and learners, so that releases are compared on the same ones.
+        watch: receives the name of each step before it starts.
 
     Raises:
-        InputError: what is no release, split or target.
+        InputError: an argument is no release, no split or no attribute name.
     """
     refuse_wrong_split(split, target=target, seed=seed)
     refuse_wrong_release(release, split.domain)
@@ -164,7 +166,7 @@ def scorecard(
 
 
 def _random_queries(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
-    """Return random queries, the same for all releases that are compared."""
+    """Return random queries that are the same for all compared releases."""
     return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))
 
 
@@ -197,14 +199,14 @@ def _two_way(distances: NDArray[np.float64]) -> SampledMean:
 def _triples(
     real: MarginalSource, release: MarginalSource, distances: NDArray[np.float64], *, seed: int
 ) -> SampledMean:
-    """Return U_3, or the score of as many attributes as there are."""
+    """Return U_3, or U_2 or U_1 if there are fewer than three attributes."""
     if len(distances) < 3:  # noqa: PLR2004
         return _two_way(distances)
     return sampled_score(real, release, ways=3, most=_TRIPLES, generator=generator(seed))
 
 
 def marginal_distance(real: MarginalSource, release: MarginalSource, attributes: tuple[str, ...]) -> float:
-    """Return total variation: half the L1 distance of the two normalized marginals, 0 to 1."""
+    """Return the total variation: half the L1 distance of the two normalized marginals, 0 to 1."""
     return float(np.abs(real.marginal(attributes) - release.marginal(attributes)).sum() / 2)
 
 
@@ -220,7 +222,7 @@ def marginal_score(real: MarginalSource, release: MarginalSource, *, ways: int) 
 def sampled_score(
     real: MarginalSource, release: MarginalSource, *, ways: int, most: int, generator: np.random.Generator
 ) -> SampledMean:
-    """Estimate ``marginal_score`` from at most ``most`` marginals, drawn if there are more."""
+    """Estimate ``marginal_score`` from a random sample of at most ``most`` marginals."""
     cliques = list(combinations(real.domain.names, ways))
     drawn = np.sort(generator.permutation(len(cliques))[:most])
     distance = mean_of([marginal_distance(real, release, cliques[place]) for place in drawn], of=len(cliques))
@@ -228,9 +230,9 @@ def sampled_score(
 
 
 def rescaled(score: float, *, floor: float, ceiling: float) -> float:
-    """Return where a score lies between independent columns (0) and other people of the same population (1).
+    """Return the position of a score between independent columns (0) and other people of the population (1).
 
-    NaN where the two ends coincide: the table has no structure that the score could see.
+    The result is NaN if the two ends are equal: the score sees no structure in the table.
     """
     return (score - floor) / (ceiling - floor) if ceiling != floor else float("nan")
 
@@ -238,9 +240,9 @@ def rescaled(score: float, *, floor: float, ceiling: float) -> float:
 def associations(source: MarginalSource) -> NDArray[np.float64]:
     """Return a symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
 
-    Numbers and dates stand for the middle of their cell.  Rows without a declared value of both are left out: a cell
-    for missing or unknown values is no category, and would change the size that Cramér's V is divided by.  A constant
-    column has association 0 with every other.
+    A cell of numbers or dates is represented by its middle.  Rows without a declared value in both columns are skipped,
+    because a cell of missing or unknown values would change the size that Cramér's V is divided by.  A constant column
+    has association 0 with every other column.
     """
     attributes = source.domain.attributes
     matrix = np.eye(len(attributes))
@@ -256,7 +258,7 @@ def associations(source: MarginalSource) -> NDArray[np.float64]:
 
 
 def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain) -> tuple[float, str, str]:
-    """Return the largest absolute difference of two association matrices, and the pair where it lies."""
+    """Return the largest absolute difference of two association matrices, with its pair of columns."""
     gap = np.abs(real - release)
     first, second = np.unravel_index(int(np.argmax(gap)), gap.shape)
     return float(gap[first, second]), domain.names[first], domain.names[second]
@@ -265,7 +267,7 @@ def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain:
 def largest_correlation_gap(
     real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain
 ) -> tuple[float, str, str] | None:
-    """Return the largest absolute difference of a correlation, and its two columns of numbers; None without two."""
+    """Return the largest absolute difference of a correlation, with its two numeric columns; None without a pair."""
     numbers = [place for place, attribute in enumerate(domain) if not isinstance(attribute, Categorical)]
     if len(numbers) < 2:  # noqa: PLR2004  (no pair)
         return None
