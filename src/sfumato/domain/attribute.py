@@ -428,8 +428,11 @@ class Timestamp(_Periods):
 
 
 Numeric: TypeAlias = Integer | Real
+"""An attribute with numbers, which has sums, means and quantiles."""
 Dated: TypeAlias = Date | Timestamp
+"""An attribute with days or moments, which has an order and no sum."""
 Attribute: TypeAlias = Categorical | Integer | Real | Date | Timestamp
+"""The public description of one column: its values, and the cells that group them."""
 
 
 def null_code(attribute: Attribute) -> int | None:

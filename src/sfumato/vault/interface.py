@@ -204,7 +204,13 @@ class VaultInterface(Protocol):
 
 
 class StatedLoss(TypedDict, total=False):
-    """The keywords of a loss.  Numbers are read exactly: a float is the shortest decimal that prints it."""
+    """The keywords of a loss.  Numbers are read exactly: a float is the shortest decimal that prints it.
+
+    Attributes:
+        loss: the loss as one object, instead of the two numbers.
+        epsilon: the epsilon of the release.  Smaller is more private and less accurate.
+        delta: the delta that goes with ``epsilon``, such as 1e-9.  Without it the same epsilon has more noise.
+    """
 
     loss: Loss | None
     epsilon: Number | None

@@ -51,7 +51,7 @@ class RowLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class Quasi:
-    """A quasi-identifier.
+    """A quasi-identifier: a column that an attacker may know, and how it is generalized.
 
     ``hierarchy`` is what it is generalized by; without one, that of the domain.  Where the domain has none either,
     full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
