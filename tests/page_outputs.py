@@ -1,7 +1,8 @@
 """Stored outputs of the documentation: a page shows what its examples print, and a test runs them again.
 
 A block ```` ```output noise=30 ```` after an example holds what the example prints; numbers may differ by the noise.
-With ``rows=3`` the three lines after the first are rows drawn at random, which are not compared.  A table after
+With ``rows=3`` the three lines after the first are rows drawn at random, which are not compared.  With ``exit=3`` the
+example is a command that ends with code 3, and the block holds its message.  A table after
 ``<!-- outputs of COMMAND -->`` has a statement in its second column and the answer in its third: EXAMPLE in the command
 stands for the statement.  A number ``5 ± 2`` there may differ by six standard deviations, which are three times 2.
 In a fourth column stands a statement that is answered where the second is refused.
@@ -40,6 +41,7 @@ MASKED = [
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?"), "TIME"),
     (re.compile(r"[ \t]+"), " "),
+    (re.compile(r"-{3,}"), "---"),  # below the head of a table, as wide as its numbers
 ]
 NUMBER = re.compile(r"(?<![\w.])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e-?\d+)?")
 NOISY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ± ([\d,]+(?:\.\d+)?)")

@@ -89,14 +89,15 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
             return example[0].replace(
                 example["table"], table(example["table"], example["command"], carried_out, faults)
             )
-        printed, drawing = run_block(page, example["language"], example["block"], workspace)
+        stated = dict(re.findall(r"(noise|rows|exit)=(\S+)", example["fence"] or ""))
+        expected = int(stated.get("exit", 0))
+        printed, drawing = run_block(page, example["language"], example["block"], workspace, expected)
         if marker := PICTURE.search(example["shown"] or ""):
             faults.extend(filter(None, [stored_picture(drawing, marker, page, refresh=refresh)]))
         elif drawing:
             faults.append(f"a chart has no picture: add <!-- picture noise=N --> and ![...](images/{page.stem}-N.svg)")
         if example["output"] is None:
             return example[0]
-        stated = dict(re.findall(r"(noise|rows)=(\S+)", example["fence"]))
         fault = drift(example["output"], printed, stated.get("noise", ""), int(stated.get("rows", 0)))
         faults.extend([fault] if fault else [])
         head, _, tail = example[0].rpartition(example["output"] + "```")
@@ -115,8 +116,11 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
         assert not faults, "\n".join([f"{page.name}: run make docs-outputs if this is right", *faults])
 
 
-def run_block(page: Path, language: str, block: str, workspace: Path) -> tuple[str, str]:
-    """Run an example, and return the text that it prints and the chart that it ends with."""
+def run_block(page: Path, language: str, block: str, workspace: Path, expected: int) -> tuple[str, str]:
+    """Run an example, and return the text that it prints and the chart that it ends with.
+
+    A command with another expected exit code than 0 is a refusal, whose message is what it prints.
+    """
     printed, drawing = StringIO(), ""
     if language == "yaml" and "attributes:" in block:
         described = yaml.safe_load(block)
@@ -127,8 +131,8 @@ def run_block(page: Path, language: str, block: str, workspace: Path) -> tuple[s
     elif language == "console":
         for command in commands(block):
             code, output, said = carried_out(command)
-            assert code == 0, f"{page.name}: {command}\n{said}"
-            printed.write(output)
+            assert code == expected, f"{page.name}: {command}\n{said}"
+            printed.write(output + said * bool(expected))
             if " domain draft " in command:
                 accept(workspace / "people.yaml")
     return printed.getvalue(), drawing
