@@ -1,4 +1,7 @@
-"""What ``make wheels`` copies into the small wheels; ``test_install.py`` installs them in empty environments."""
+"""The packages of the small wheels, as their build hook copies them.
+
+``test_install.py`` installs them in empty environments.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ sys.path.insert(0, {folder!r})
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return the folder of each small wheel's project by the name of its package."""
+    """Return a folder with the package of each small wheel, by the name of the package."""
     loader = SourceFileLoader("wheels", str(ROOT / "scripts" / "wheels"))
     spec = spec_from_loader("wheels", loader)
     assert spec is not None
@@ -41,7 +44,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for wheel in wheels.WHEELS:
         folders[wheel.package] = tmp_path_factory.mktemp(wheel.package)
-        wheels.stage(wheel, folders[wheel.package])
+        wheels.write_package(wheel, folders[wheel.package])
     return folders
 
 
@@ -56,7 +59,7 @@ def alone(package: str, folder: Path, code: str) -> str:
 def test_no_two_wheels_install_the_same_file(projects: dict[str, Path]) -> None:
     assert set(projects) == set(ABSENT)
     for package, folder in projects.items():
-        assert {file.name for file in folder.iterdir()} == {"LICENSE", "README.md", "pyproject.toml", package}
+        assert {file.name for file in folder.iterdir()} == {package}
 
 
 def test_every_module_of_a_small_wheel_can_be_imported_without_the_library(projects: dict[str, Path]) -> None:

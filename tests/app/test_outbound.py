@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -64,30 +64,85 @@ def ask(server):
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_client_trusts_the_authority_that_it_is_told_of(ask, trusted, kind):
-    assert ask(kind, ca_file=trusted.ca_file) == []
+    assert ask(kind, ca=trusted.ca_file) == []
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_client_says_why_it_does_not_trust_a_server(ask, tmp_path, kind):
-    for how in ({}, {"ca_file": authority(tmp_path, "other").ca_file}):
-        with pytest.raises(ServerError, match=r"certificate is not trusted: .*; name the certificate .* by ca_file"):
+    for how in ({}, {"ca": authority(tmp_path, "other").ca_file}):
+        with pytest.raises(ServerError, match=r"^the certificate of https.* is not trusted: .*ca='authority.pem'"):
             ask(kind, **how)
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_a_client_trusts_the_file_that_the_environment_names(ask, trusted, variable, monkeypatch):
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(trusted.ca_file))
+    assert ask("sync") == []
+    monkeypatch.setenv(variable, "/nowhere")
+    with pytest.raises(InputError, match=f"{variable} of the environment: /nowhere holds no certificates"):
+        ask("sync")
+    assert ask("sync", ca=trusted.ca_file) == []
+
+
+def test_a_rejected_certificate_is_not_tried_again_and_has_its_own_remedy(server, tmp_path):
+    over = authority(tmp_path, "over", ended=True)
+    with Echo(over).running() as echo, HttpClient(echo, "key", ca=over.ca_file) as client:
+        started = time.monotonic()
+        with pytest.raises(ServerError, match=r"certificate has expired. Ask who runs the server to renew"):
+            client.datasets()
+        assert time.monotonic() - started < 0.5  # repetitions wait for 0.7 seconds
+    other = authority(tmp_path, "named")
+    with (
+        Echo(other, "127.0.0.2").running() as echo,
+        HttpClient(echo, "key", ca=other.ca_file) as client,
+        pytest.raises(ServerError, match="Use the address that the certificate names"),
+    ):
+        client.datasets()
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_client_goes_through_a_proxy_with_its_login(ask, server, trusted, kind):
     with Proxy(login="ana:s3cret").running() as proxy:
-        assert ask(kind, ca_file=trusted.ca_file, proxy=proxy.address) == []
+        assert ask(kind, ca=trusted.ca_file, proxy=proxy.address) == []
         assert proxy.asked == [f"127.0.0.1:{server.port}"]
         with pytest.raises(ServerError, match="407 Proxy Authentication Required") as refused:
-            ask(kind, ca_file=trusted.ca_file, proxy=proxy.address.replace("s3cret", "wr0ng"))
+            ask(kind, ca=trusted.ca_file, proxy=proxy.address.replace("s3cret", "wr0ng"))
         assert "wr0ng" not in str(refused.value)
 
 
-def test_variables_of_the_environment_decide_nothing(ask, trusted, monkeypatch):
+def test_a_client_goes_through_the_proxy_of_the_environment(server, trusted, monkeypatch):
+    """A proxy is used for other machines only: ``release.test`` is a name that the proxy alone can resolve."""
+    address, key = server.address.replace("127.0.0.1", "release.test"), server.key("ana", Scope.ANALYST)
+    with Proxy().running() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.place)
+        for host, reached in ((address, True), (server.address, False)):
+            with HttpClient(host, key, ca=trusted.ca_file) as client:
+                assert client.datasets() == []
+            assert bool(proxy.asked) is reached
+            proxy.asked.clear()
+        monkeypatch.setenv("NO_PROXY", "localhost,.test")
+        with (
+            HttpClient(address, key, ca=trusted.ca_file) as client,
+            pytest.raises(ServerError, match=r"no reply from https://release\.test"),
+        ):
+            client.datasets()
+        assert not proxy.asked
+
+
+@pytest.mark.parametrize("proxy", ["socks5://p.example:1", "ftp://p.example:1"])
+def test_a_proxy_of_the_environment_that_speaks_no_http_is_refused(proxy, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(InputError, match="names no HTTP proxy; pass proxy="):
+        HttpClient("https://a.example", "key")
+    HttpClient("http://127.0.0.1:8000", "key").close()
+
+
+def test_the_server_ignores_the_environment(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
-    assert ask("sync", ca_file=trusted.ca_file) == []
+    assert outbound(None, None) == {"trust_env": False}
 
 
 def test_a_certificate_that_is_over_is_named(tmp_path):
@@ -122,16 +177,16 @@ def test_files_without_certificates_are_refused(tmp_path):
     (tmp_path / "text").write_text("no certificate")
     for name in ("text", "missing"):
         with pytest.raises(InputError, match="holds no certificates"):
-            HttpClient("https://a.example", "key", ca_file=tmp_path / name)
+            HttpClient("https://a.example", "key", ca=tmp_path / name)
 
 
 class Echo:
     """A server of TLS that answers nothing: connections end before a request comes."""
 
-    def __init__(self, signed):
+    def __init__(self, signed, host="127.0.0.1"):
         from http.server import BaseHTTPRequestHandler, HTTPServer
 
-        self.server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        self.server = HTTPServer((host, 0), BaseHTTPRequestHandler)
         self.server.socket = signed.context.wrap_socket(self.server.socket, server_side=True)
 
     def running(self):
@@ -142,7 +197,7 @@ class Echo:
         def run():
             thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
             thread.start()
-            yield f"https://127.0.0.1:{self.server.server_port}/"
+            yield "https://{}:{}/".format(*self.server.server_address)
             self.server.shutdown()
             self.server.server_close()
             thread.join()
@@ -189,19 +244,3 @@ def test_the_client_for_node_trusts_what_its_environment_names(server, trusted):
     path = str(Path(shutil.which("node")).parent)
     assert told(PATH=path, NODE_EXTRA_CA_CERTS=str(trusted.ca_file)) == "0"
     assert "UNABLE_TO_VERIFY" in told(PATH=path)
-
-
-def test_the_package_of_the_client_has_what_it_imports(tmp_path):
-    """As its users install it: the files that it lists, and nothing else of the library."""
-    listed = (CLIENTS / "python" / "pyproject.toml").read_text(encoding="utf-8")
-    for line in listed.splitlines():
-        if line.startswith('"../../src/'):
-            source, target = (part.strip().strip('"') for part in line.split("="))
-            origin, place = (CLIENTS / "python" / source).resolve(), tmp_path / target
-            place.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copytree if origin.is_dir() else shutil.copy)(origin, place)
-    program = (
-        "import sfumato.app.http_client as c; c.HttpClient('https://a.example', 'key', proxy='http://p.example:1')"
-    )
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
-    subprocess.run(command, check=True, timeout=120)

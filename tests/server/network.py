@@ -65,7 +65,7 @@ def authority(folder: Path, name: str = "authority", *, ended: bool = False) -> 
     root = root.add_extension(usage, critical=True)
     root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(signer.public_key()), critical=False)
     leaf = build(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]), ours.public_key(), end)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names = [x509.DNSName("localhost"), x509.DNSName("release.test"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
     made = Authority(folder / f"{name}.pem", folder / f"{name}-server.pem", folder / f"{name}-server.key")
     pem = serialization.Encoding.PEM
@@ -109,6 +109,7 @@ class Proxy:
             return
         self.asked.append(target)
         host, _, port = target.rpartition(":")
+        host = "127.0.0.1" if host == "release.test" else host
         with closing(socket.create_connection((host, int(port)))) as there:
             request.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             self._relay(request.connection, there)

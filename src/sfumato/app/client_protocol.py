@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 import httpx
 
 from sfumato.app.api.questions import LossFields, StrictModel, validate_fields
-from sfumato.app.outbound import failure, outbound
+from sfumato.app.outbound import failure, outbound_from_environment, rejected_certificate
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
 from sfumato.privacy.loss import Number as Exact
 
@@ -24,6 +24,17 @@ _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT = 10.0  # seconds
 JSON, CSV, PARQUET = "application/json", "text/csv", "application/vnd.apache.parquet"
 ZIP = "application/zip"
+_UNKNOWN_AUTHORITY = (
+    "If your organization signs its own certificates, pass the file of its authority, such as ca='authority.pem', "
+    "or name the file in SSL_CERT_FILE."
+)
+_WRONG_NAME = "Use the address that the certificate names, or ask who runs the server."
+_CERTIFICATE_REMEDIES = {
+    10: "Ask who runs the server to renew its certificate, and check the clock of this machine.",
+    62: _WRONG_NAME,
+    64: _WRONG_NAME,
+}
+"""The remedy for each code of OpenSSL: an expired certificate, and one for another host or IP address."""
 _PARQUET_MARK = b"PAR1"
 _Part: TypeAlias = Literal["estimate", "standard_error", "low", "high"]
 _ENDINGS: tuple[tuple[str, _Part], ...] = (
@@ -107,7 +118,9 @@ class Reply:
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
-            raise MissingExtraError("a DataFrame needs pandas, which is not installed; pip install pandas") from error
+            raise MissingExtraError(
+                "A DataFrame needs pandas, which is not installed. Run: pip install pandas"
+            ) from error
         names = [f"{name}{ending}" for name in self.columns for ending, _ in _ENDINGS]
         return pd.DataFrame(self.records, columns=[*self.groups, *names])
 
@@ -194,7 +207,7 @@ def _attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Outcome
         reply = yield call
         pause = 0.1 * 2**attempt
         if isinstance(reply, httpx.TransportError):
-            if last:
+            if last or rejected_certificate(reply):
                 raise ServerError(_no_reply(address, reply)) from reply
         else:
             assert reply is not None
@@ -287,7 +300,7 @@ def new_retry_key() -> str:
 
 
 def connection(
-    address: str, key: str, timeout: float, *, ca_file: str | Path | None = None, proxy: str | None = None
+    address: str, key: str, timeout: float, *, ca: str | Path | None = None, proxy: str | None = None
 ) -> dict[str, Any]:
     """Return the arguments of an httpx client for a server.
 
@@ -299,7 +312,12 @@ def connection(
     if not (key.isascii() and key.isprintable() and key and " " not in key):
         raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
     headers = {"Authorization": f"Bearer {key}"}
-    return {"base_url": address, "headers": headers, "timeout": timeout, **outbound(ca_file, proxy)}
+    return {
+        "base_url": address,
+        "headers": headers,
+        "timeout": timeout,
+        **outbound_from_environment(address, ca, proxy),
+    }
 
 
 def stated(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,9 +357,10 @@ def _seconds(reply: httpx.Response) -> float:
 def _no_reply(address: httpx.URL, error: httpx.TransportError) -> Mapping[str, Any]:
     """Return a problem document for a missing reply.  It leaves out user and password of the address."""
     place = str(address.copy_with(userinfo=b"")).rstrip("/")
+    if rejected := rejected_certificate(error):
+        detail = f"{rejected.verify_message}. {_CERTIFICATE_REMEDIES.get(rejected.verify_code, _UNKNOWN_AUTHORITY)}"
+        return {"title": f"the certificate of {place} is not trusted", "detail": detail, "status": 0}
     detail = f"{failure(error)}; check the address, and that the server runs and can be reached from here"
-    if "certificate is not trusted" in detail:
-        detail = f"{failure(error)}; name the certificate of the authority that signed it by ca_file"
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
         detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
     return {"title": f"no reply from {place}", "detail": detail, "status": 0}

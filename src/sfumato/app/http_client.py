@@ -27,8 +27,9 @@ class HttpClient(Requests):
         address: such as ``http://127.0.0.1:8000``.
         key: the key that a steward issued.
         timeout: seconds to wait for a reply.
-        ca_file: certificates in PEM of the only authorities to trust.  If None, those that come with httpx.
-        proxy: ``http://[USER:PASSWORD@]HOST:PORT``, for every connection; None for no proxy.
+        ca: a file with the certificates of the only authorities to trust, in PEM.  If None, the file that
+            ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE`` names, else the certificates of the system and those of httpx.
+        proxy: ``http://[USER:PASSWORD@]HOST:PORT``.  If None, ``HTTPS_PROXY`` and ``NO_PROXY`` decide.
 
     Raises:
         InputError: the address is no HTTP address, the key has not the form of a key, or the certificates or the proxy
@@ -41,10 +42,10 @@ class HttpClient(Requests):
         key: str,
         *,
         timeout: float = 60.0,
-        ca_file: str | Path | None = None,
+        ca: str | Path | None = None,
         proxy: str | None = None,
     ) -> None:
-        self._http = httpx.Client(**connection(address, key, timeout, ca_file=ca_file, proxy=proxy))
+        self._http = httpx.Client(**connection(address, key, timeout, ca=ca, proxy=proxy))
 
     def close(self) -> None:
         """Close all connections."""
@@ -87,8 +88,9 @@ class AsyncHttpClient(Requests):
         address: such as ``http://127.0.0.1:8000``.
         key: the key that a steward issued.
         timeout: seconds to wait for a reply.
-        ca_file: certificates in PEM of the only authorities to trust.  If None, those that come with httpx.
-        proxy: ``http://[USER:PASSWORD@]HOST:PORT``, for every connection; None for no proxy.
+        ca: a file with the certificates of the only authorities to trust, in PEM.  If None, the file that
+            ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE`` names, else the certificates of the system and those of httpx.
+        proxy: ``http://[USER:PASSWORD@]HOST:PORT``.  If None, ``HTTPS_PROXY`` and ``NO_PROXY`` decide.
 
     Raises:
         InputError: the address is no HTTP address, the key has not the form of a key, or the certificates or the proxy
@@ -101,10 +103,10 @@ class AsyncHttpClient(Requests):
         key: str,
         *,
         timeout: float = 60.0,
-        ca_file: str | Path | None = None,
+        ca: str | Path | None = None,
         proxy: str | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(**connection(address, key, timeout, ca_file=ca_file, proxy=proxy))
+        self._http = httpx.AsyncClient(**connection(address, key, timeout, ca=ca, proxy=proxy))
 
     async def close(self) -> None:
         """Close all connections."""
