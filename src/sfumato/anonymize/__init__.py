@@ -1,6 +1,7 @@
-"""Syntactic anonymization: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy.
+"""Syntactic anonymization: hierarchies, criteria, losses, searches, local recoding, risk.  It is not differential
+privacy.
 
-Local recoding and risk are loaded when they are first named.
+Local recoding and risk are imported on first use.
 """
 
 from importlib import import_module

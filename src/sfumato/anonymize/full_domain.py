@@ -31,12 +31,12 @@ from sfumato.vault.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """The part of the lattice to search for the least loss, and the time for it.
+    """The part of the lattice to search, and the time limit.
 
     Attributes:
-        height: look only at recodings whose levels sum to this; None: at all.
-        seconds: stop after this long with the best recoding so far; the certificate then says how far from the least
-            loss it may be.
+        height: search only recodings whose levels sum to this; None: all recodings.
+        seconds: stop after this time with the best recoding so far.  The certificate then has a lower bound on the
+            least loss.
     """
 
     height: int | None = None
@@ -55,22 +55,23 @@ def optimal(
     keep: Sequence[str | Keep] = (),
     extent: Extent = EVERYWHERE,
 ) -> Anonymized:
-    """Release the full-domain recoding of least loss, with a certificate.  No differential privacy.
+    """Release the full-domain recoding of least loss, with a certificate.  It has no differential privacy.
 
     Args:
         vault: the table.
-        quasi: what an attacker may know, by name or with hierarchy, weight and policy for missing values.
-        criteria: what every published class satisfies.
-        suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``), or how many,
-            ``RowLimit(30)``.
-        keep: columns to publish as they are; never name a direct identifier.  A quasi-identifier among them is
-            generalized by nothing, and counts for the criteria.
-        extent: where to look, and for how long; the whole lattice, until the least loss is proven.
+        quasi: columns that an attacker may know, by name or with hierarchy, weight and policy for missing values.
+        criteria: conditions on every published class.
+        suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``), or a number of
+            rows, ``RowLimit(30)``.
+        keep: columns to publish unchanged; never name a direct identifier.  A quasi-identifier among them is not
+            generalized, but the criteria count it.
+        extent: the part of the lattice to search, and the time limit.  Default: the whole lattice, until the least loss
+            is proven.
 
     Raises:
-        InputError: what is asked does not make sense; the message says why.
+        InputError: an argument is invalid; the message names it.
         DomainError: a hierarchy or attribute is wrong.
-        InfeasibleError: no recoding will do; the message names the nearest that would.
+        InfeasibleError: no recoding satisfies the criteria; the message names the nearest limit that would do.
     """
     _refuse_wrong(vault, criteria)
     expect(extent, Extent, "where to look is an Extent(...)")
@@ -104,22 +105,22 @@ def samarati(
     keep: Sequence[str | Keep] = (),
     order: TieBreak = TieBreak.LEXICOGRAPHIC,
 ) -> Anonymized:
-    """Release a full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
+    """Release a full-domain recoding of the lowest feasible height (Samarati 2001).  It has no differential privacy.
 
-    The lowest height is not the least loss; ``optimal`` finds that.
+    The lowest height does not imply the least loss; use ``optimal`` for that.
 
     Args:
         vault: the table.
-        quasi: what an attacker may know.
-        criteria: what every published class satisfies; monotone under the suppression allowed.
-        suppression: largest share of rows that may be suppressed, or how many.
-        keep: columns to publish as they are, see :func:`optimal`.
-        order: which feasible recoding of the lowest height is taken.
+        quasi: columns that an attacker may know.
+        criteria: conditions on every published class; monotone under the allowed suppression.
+        suppression: largest share of rows that may be suppressed, or a number of rows.
+        keep: columns to publish unchanged, see :func:`optimal`.
+        order: chooses among the feasible recodings of the lowest height.
 
     Raises:
-        InputError: what is asked does not make sense; the message says why.
+        InputError: an argument is invalid; the message names it.
         DomainError: a hierarchy or attribute is wrong.
-        InfeasibleError: no recoding will do; the message names the nearest that would.
+        InfeasibleError: no recoding satisfies the criteria; the message names the nearest limit that would do.
     """
     _refuse_wrong(vault, criteria)
     expect(order, TieBreak, "the order is one of sf.anonymize.TieBreak")
@@ -151,7 +152,7 @@ def _share(vault: Vault, suppression: str | Fraction | RowLimit) -> str:
     """Return the suppression limit as the journal states it."""
     if isinstance(suppression, RowLimit):
         return share_of_rows(cast(Recodable, vault.encoded), suppression)
-    allowed_rows(suppression, 0)  # refuses what is no share
+    allowed_rows(suppression, 0)  # refuses an invalid share
     return str(suppression)
 
 
@@ -170,7 +171,7 @@ def _lattice(vault: Vault, request: AnonymizationRequest) -> Lattice:
 def _infeasible(
     lattice: Lattice, certificate: Certificate | None = None, extent: Extent = EVERYWHERE
 ) -> InfeasibleError:
-    """Name the nearest limit; the certificate of an optimal search may leave open whether a recoding exists."""
+    """Return an error that names the nearest limit.  A stopped search may leave open whether a recoding exists."""
     problem = lattice.problem
     criteria = " and ".join(map(str, problem.criteria))
     rows = problem.data.rows

@@ -1,6 +1,6 @@
 """Local recoding of a vault's table: ``mondrian``, ``k_member`` and ``microaggregate``.
 
-Microaggregation is by maximum distance to the average vector (MDAV; Domingo-Ferrer and Torra 2005).
+Microaggregation uses the maximum distance to the average vector (MDAV; Domingo-Ferrer and Torra 2005).
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from sfumato.vault.vault import Vault
 
 
 def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
-    """Group rows that are close in squared distance, k to 2k - 1 a group.
+    """Group rows that are close in squared distance, with k to 2k - 1 rows per group.
 
-    While 3k rows are left, the row farthest from their mean takes its k - 1 nearest, then the row farthest
-    from that one does; of 2k or more, one more group is taken; the rest is the last group.
+    While 3k rows remain, the row farthest from their mean takes its k - 1 nearest rows.  Then the row farthest from
+    that row does the same.  If at least 2k rows remain, one more group is formed.  The rest is the last group.
 
     Args:
-        values: numbers to group by, standardized as wanted, shape ``(tuples, attributes)``.
+        values: numbers to group by, already standardized, shape ``(tuples, attributes)``.
         counts: rows of each tuple, shape ``(tuples,)``; their sum is at least k.
-        k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
+        k: minimum sum of counts in a group.
     """
     left = counts.copy()
     groups = []
@@ -66,7 +66,7 @@ def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
 
 
 def means(values: Reals, groups: Partition) -> Reals:
-    """Return the mean of every group, which its rows are published with: shape ``(groups, attributes)``."""
+    """Return the mean of every group, shape ``(groups, attributes)``.  Its rows are published with this mean."""
     weighted = values[groups.tuples] * groups.rows[:, None]
     starts = np.searchsorted(groups.classes, np.arange(groups.size))
     result: Reals = np.add.reduceat(weighted, starts, axis=0) / groups.counts()[:, None]
@@ -109,16 +109,16 @@ def standardised(values: Reals, counts: Integers) -> Reals:
     return result
 
 
-EFFORT = 6  # trials of the local search a small tuple: reaches the best published losses on UCI Adult
+EFFORT = 6  # trials of the local search per small tuple: enough for the best published losses on UCI Adult
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """The effort and time of the local search of ``k_member``.
+    """The effort and time limit of the local search of ``k_member``.
 
     Attributes:
         effort: trials for each tuple with fewer than k rows.
-        seconds: stop after this long with the best classes so far; to make classes at all takes its time all the same.
+        seconds: stop after this time with the best classes so far.  The first classes are always completed.
     """
 
     effort: int = EFFORT
@@ -135,7 +135,7 @@ UNTIL_DONE = Search()
 
 
 class Cut(StrEnum):
-    """A way of Mondrian to choose its cuts."""
+    """A rule for Mondrian's cuts."""
 
     GREEDY = "greedy"
     BALANCED = "balanced"
@@ -161,19 +161,19 @@ def mondrian(
     keep: Sequence[str | Keep] = (),
     cut: Cut = Cut.GREEDY,
 ) -> Anonymized:
-    """Recode by cutting the space in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
+    """Recode by cutting the space in two (LeFevre et al. 2006).  No row is suppressed; no differential privacy.
 
     Args:
         vault: the table.
-        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
-        criteria: what every published class satisfies; none that needs a population, and for the relaxed
-            cut none on sensitive values, as which of a tuple's rows go where is drawn later.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
-            the criteria: rows that differ in it share no class.
-        cut: where a region is cut; greedy loses least.
+        quasi: columns that an attacker may know.  A given hierarchy supplies the cells, otherwise cells are intervals.
+        criteria: conditions on every published class, without a population.  The relaxed cut accepts no condition on
+            sensitive values, because rows of a tuple are assigned to classes at random.
+        keep: columns to publish unchanged.  A quasi-identifier among them is not generalized, but the criteria count
+            it: rows that differ in it share no class.
+        cut: rule for the position of a cut; greedy loses least.
 
     Raises:
-        InputError: what is asked does not make sense; the message says why.
+        InputError: an argument is invalid; the message names it.
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: the whole table as one class does not satisfy the criteria.
     """
@@ -205,20 +205,20 @@ def k_member(
     search: Search = UNTIL_DONE,
     watch: Callable[[str], None] | None = None,
 ) -> Anonymized:
-    """Recode locally by k-member clustering and local search, with little loss.  No differential privacy.
+    """Recode locally by k-member clustering and local search, with little loss.  It has no differential privacy.
 
     Args:
         vault: the table.
-        quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
-        k: least units of a class, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
-            the criteria: rows that differ in it share no class.
-        search: how long the local search goes on.  Stopped by the clock it makes other classes each time: a release
-            that is journalled is handed out again as it is, but do not publish two of the same rows.
-        watch: told in a few words what comes next; large tables take minutes.
+        quasi: columns that an attacker may know.  A given hierarchy supplies the cells, otherwise cells are intervals.
+        k: minimum units of a class, or minimum rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
+        keep: columns to publish unchanged.  A quasi-identifier among them is not generalized, but the criteria count
+            it: rows that differ in it share no class.
+        search: effort and time limit of the local search.  With a time limit, each run gives other classes.  A repeated
+            request returns the journaled release, but do not publish two releases of the same rows.
+        watch: receives the name of each step before it starts; large tables take minutes.
 
     Raises:
-        InputError: what is asked does not make sense; the message says why.
+        InputError: an argument is invalid; the message names it.
         DomainError: a hierarchy or attribute is wrong.
         InfeasibleError: the table has fewer than k rows.
     """
@@ -235,7 +235,7 @@ def k_member(
         data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
-        # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
+        # the same table and question give the same classes, whatever is kept, so that a repeat reveals no more
         rng = generator(_seed(vault.encoded.version, request.question(NONE_UNCHANGED)))
         blocks = _blocks(data, request.quasi)
         ends = monotonic() + search.seconds
@@ -263,21 +263,21 @@ def _seed(version: str, request: ReleaseRequest) -> int:
 def microaggregate(
     vault: Vault, *, quasi: Sequence[str], k: int | KAnonymity, keep: Sequence[str | Keep] = ()
 ) -> Anonymized:
-    """Group rows close to each other (MDAV), k to 2k - 1 a group, and publish their means.
+    """Group close rows (MDAV), with k to 2k - 1 per group, and publish the means of the groups.
 
-    No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
-    Missing and unknown values have no mean: their rows are suppressed.
+    The release has no differential privacy.  Distances are Euclidean, after division of every attribute by its standard
+    deviation.  Missing and unknown values have no mean, so their rows are suppressed.
 
     Args:
         vault: the table.
-        quasi: numbers that an attacker may know.
-        k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
-            the criteria: rows that differ in it share no class.
+        quasi: numeric columns that an attacker may know.
+        k: minimum units of a group, or minimum rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
+        keep: columns to publish unchanged.  A quasi-identifier among them is not generalized, but the criteria count
+            it: rows that differ in it share no class.
 
     Raises:
-        InputError: what is asked does not make sense, or an attribute is no number.
-        DomainError: an attribute that is not there.
+        InputError: an argument is invalid, or an attribute is not numeric.
+        DomainError: an attribute does not exist.
         InfeasibleError: the table has fewer than k rows.
     """
     refuse_no_vault(vault)
@@ -308,13 +308,13 @@ def microaggregate(
 
 
 Divide: TypeAlias = Callable[[Integers, Space], Partition]
-"""Makes classes of some tuples, of which there is a space."""
+"""Forms classes from some tuples and the space of these tuples."""
 
 
 def _cutting(data: Microdata, request: AnonymizationRequest, cut: Cut) -> Divide:
-    """Return the division by Mondrian's cuts, whose classes all satisfy the criteria."""
+    """Return the division by Mondrian's cuts.  All of its classes satisfy the criteria."""
     least = max(each.least_rows for each in request.criteria)
-    if cut is Cut.RELAXED:  # deals rows, and takes no other criterion than k-anonymity
+    if cut is Cut.RELAXED:  # splits tuples at random, so only k-anonymity is accepted
         relaxed = partial(mondrian_cuts.partition, cutter=mondrian_cuts.relaxed, rule=Rule(least))
         return _dealing(data, request, lambda _, part: relaxed(part))
     every = finest(data)
@@ -330,16 +330,16 @@ def _cutting(data: Microdata, request: AnonymizationRequest, cut: Cut) -> Divide
         if not rule.allows(Region(np.arange(len(tuples)), part.counts)):
             raise _indivisible(request)
         if cut is Cut.GREEDY and sizes_alone and data.units is None:
-            return greedy_partition(part, least=least)  # the same classes, many at once
+            return greedy_partition(part, least=least)  # the same classes, computed for many regions at once
         return mondrian_cuts.partition(part, cutter=_CUTTERS[cut], rule=rule)
 
     return divide
 
 
 def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> Divide:
-    """Return ``divide``'s division into classes of k, which may deal the rows of a tuple to several classes.
+    """Return a division into classes of k by ``divide``, which may split the rows of a tuple over classes.
 
-    It raises an InfeasibleError where its tuples together have less than k rows, or units.
+    The division raises an InfeasibleError if its tuples have fewer than k rows or units.
     """
     k, held = max(each.least_rows for each in request.criteria), data.units
 
@@ -365,7 +365,7 @@ def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> 
 
 
 def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
-    """Return the blocks of tuples that may share a class: those with equal cells of unchanged quasi-identifiers."""
+    """Return the blocks of tuples that may share a class: tuples with equal cells of unchanged quasi-identifiers."""
     unchanged = [place for place, each in enumerate(quasi) if each.unchanged]
     codes = [data.codes[:, place] for place in unchanged] or [np.zeros(len(data.counts), dtype=np.int64)]
     classes = group(pack(codes, [int(column.max(initial=0)) + 1 for column in codes])).classes
@@ -374,7 +374,7 @@ def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
 
 
 def _divided(space: Space, blocks: Sequence[Integers], divide: Callable[[Integers, Space], Partition]) -> Partition:
-    """Return the classes of all blocks; ``divide`` makes the classes of one from its tuples and part of the space."""
+    """Return the classes of all blocks.  ``divide`` forms the classes of one block from its tuples and its space."""
     groups: list[Group] = []
     stopped = False
     for tuples in blocks:
@@ -398,7 +398,7 @@ def _indivisible(request: AnonymizationRequest) -> InfeasibleError:
 
 
 def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:
-    """Return the quasi-identifier; its rows without a number are to be suppressed."""
+    """Return the quasi-identifier with a policy that suppresses rows without a number."""
     return quasi if attribute.size == attribute.declared else replace(quasi, missing=Missing.SUPPRESS)
 
 

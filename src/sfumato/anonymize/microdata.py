@@ -1,6 +1,6 @@
 """The microdata of all methods: distinct tuples of quasi-identifiers with their counts.
 
-Code tuples are packed into single 64-bit keys, and equal keys grouped.
+Code tuples are packed into single 64-bit keys, and equal keys are grouped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from sfumato.errors import InputError
 
 KEY_BITS = 62
 SHORT_BITS = 31
-LARGE = 1 << 12  # so many keys are not all sorted where few are distinct
-FEW = 4  # tuples a distinct key, at least
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd: the high bits of a product depend on all of a key
-DENSE = 4  # a table of all possible keys is used up to this many entries a tuple
+LARGE = 1 << 12  # with at least this many keys, few distinct ones are grouped without a full sort
+FEW = 4  # minimum tuples per distinct key for that
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the high bits of a product depend on all bits of a key
+DENSE = 4  # a table of all possible keys is used up to this many entries per tuple
 
 
 @dataclass(frozen=True)
 class Keys:
-    """One key a tuple: equal keys, equal tuples; every key is below ``bound``, and keys order like tuples."""
+    """One key per tuple.  Equal tuples have equal keys; keys are below ``bound`` and sort like tuples."""
 
     values: Integers  # (tuples,)
     bound: int
@@ -33,7 +33,7 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class KeyClasses:
-    """Equal keys: ``classes[tuple]`` numbers the class, ``members[class]`` is one tuple of it; ordered by key."""
+    """Groups of equal keys, sorted by key: ``classes[tuple]`` is the class, ``members[class]`` is one of its tuples."""
 
     classes: Integers  # (tuples,)
     members: Integers  # (classes,)
@@ -51,8 +51,7 @@ class KeyClasses:
 def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
     """Pack code columns into mixed-radix keys, the first column most significant.
 
-    Where 62 bits do not hold a key, the columns packed so far are replaced by their rank, which needs no
-    more bits than there are tuples.
+    If a key would exceed 62 bits, the packed columns are replaced by their rank.
 
     >>> pack([np.array([1, 0]), np.array([2, 2])], [2, 3]).values.tolist()
     [5, 2]
@@ -73,7 +72,7 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
 def _short_keys(
     columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.integer], int]]:
-    """Yield the columns packed into as few as 31 bits allow: short integers take a sixth of the time."""
+    """Yield the columns, with adjacent ones packed into 31 bits: short integers take a sixth of the time."""
     place = 0
     while place < len(columns):
         keys, bound = columns[place], sizes[place]
@@ -98,7 +97,7 @@ def group(keys: Keys) -> KeyClasses:
         return KeyClasses(number[keys.values], member[used])
     if tuples >= LARGE and (grouping := _in_buckets(keys.values)) is not None:
         return grouping
-    # Engines return groups in order, so that keys often are already.
+    # Engines often return sorted groups.
     sorted_already = bool(np.all(keys.values[1:] >= keys.values[:-1]))
     order = np.arange(tuples) if sorted_already else np.argsort(keys.values)
     sorted_keys = keys.values[order]
@@ -110,9 +109,9 @@ def group(keys: Keys) -> KeyClasses:
 
 
 def _in_buckets(keys: Integers) -> KeyClasses | None:
-    """Group few distinct keys without sorting all of them; return None if many are distinct.
+    """Group few distinct keys without a full sort.  Return None if many are distinct.
 
-    Each bucket of a hash stands for one of its keys; tuples of another key are sorted with these.
+    Each bucket of a hash represents one of its keys.  Only tuples with other keys are sorted.
     """
     tuples = len(keys)
     bits = tuples.bit_length() - 1
@@ -136,10 +135,10 @@ def _in_buckets(keys: Integers) -> KeyClasses | None:
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """The counts of the engine that microdata was made from: the table, and the population if there is one.
+    """The engine's counts behind microdata: the table, and the population if there is one.
 
-    ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.  Where criteria count units, the
-    groups of both tables are told apart by unit.
+    ``left_out`` has the codes of each quasi-identifier whose rows are suppressed.  If criteria count units, the groups
+    of both tables are counted per unit.
     """
 
     table: SparseTable
@@ -149,12 +148,12 @@ class CountedTable:
 
 @dataclass(frozen=True, eq=False)
 class TupleUnits:
-    """The units that have rows of each tuple, for criteria that count units.
+    """The units with rows of each tuple, for criteria that count units.
 
     The unit ``units[i]`` has ``rows[i]`` rows of ``tuples[i]`` with the code ``cells[name][i]`` of each sensitive
-    attribute; a unit may have several entries for a tuple.  ``every`` has units and codes of all rows that count, those
-    included that are suppressed from the start.  ``people`` are the tuples and units of the population, None where each
-    of its rows is a unit.
+    attribute.  A unit may have several entries for a tuple.  ``every`` has the units and codes of all rows that count,
+    including rows suppressed from the start.  ``people`` has the tuples and units of the population; None if each of
+    its rows is a unit.
     """
 
     tuples: Integers
@@ -167,17 +166,18 @@ class TupleUnits:
 
 @dataclass(frozen=True, eq=False)
 class Microdata:
-    """The distinct tuples of quasi-identifiers, the rows of each, and what else the criteria need.
+    """The distinct tuples of quasi-identifiers with their counts and the further data of criteria.
 
-    ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``; ``sensitive`` maps a sensitive attribute
-    to its histograms, shape ``(tuples, cells)``, ``declared`` to how many of these cells are values (the others stand
-    for missing and unknown ones; without an entry all are), ``overall`` to the histogram of all rows that count, those
-    included that are suppressed from the start.  ``population`` counts the people of a larger table with the
-    same tuple (a tuple nobody of the table has is there with count 0).
+    ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``.  ``sensitive`` has the histograms of each
+    sensitive attribute, shape ``(tuples, cells)``.  ``declared`` has the number of cells that are values; further cells
+    are missing and unknown values.  Default: all.  ``overall`` has the histogram of all rows that count, including rows
+    suppressed from the start.  ``population`` counts the people of a larger table per tuple, including tuples with
+    count 0 in the table.
 
-    ``excluded`` rows count as suppressed from the start: they have a missing quasi-identifier under the policy that
-    suppresses them, are ``left_out`` by the domain, which drops one of their values, or are ``over_bound``, beyond the
-    rows that one unit may contribute, or without an id.  ``source`` is what was counted, for the recount.
+    ``excluded`` rows count as suppressed from the start.  They have a missing quasi-identifier under the policy that
+    suppresses them.  Or they are ``left_out`` by the domain, which drops one of their values.  Or they are
+    ``over_bound``: beyond the bound of their unit, or without an id.  ``source`` has the engine's counts, for the
+    recount.
     """
 
     quasi: tuple[str, ...]
@@ -186,12 +186,12 @@ class Microdata:
     sensitive: Mapping[str, Integers] = field(default_factory=dict)
     population: Integers | None = None
     excluded: int = 0
-    left_out: int = 0  # of those excluded
-    over_bound: int = 0  # of those excluded
+    left_out: int = 0  # part of ``excluded``
+    over_bound: int = 0  # part of ``excluded``
     declared: Mapping[str, int] = field(default_factory=dict)
     overall: Mapping[str, Integers] = field(default_factory=dict)
     source: CountedTable | None = None
-    units: TupleUnits | None = None  # criteria count rows without
+    units: TupleUnits | None = None  # None if criteria count rows
 
     def __post_init__(self) -> None:
         if set(self.overall) != set(self.sensitive):
@@ -200,17 +200,17 @@ class Microdata:
 
     @property
     def rows(self) -> int:
-        """The number of rows of the table, excluded ones included."""
+        """The number of rows of the table, including excluded ones."""
         return int(self.counts.sum()) + self.excluded
 
     @property
     def holders(self) -> int:
-        """The number of different units, or else of rows, in a class of all tuples."""
+        """The number of different units, or of rows if criteria count rows, over all tuples."""
         return int(self.counts.sum()) if self.units is None else len(np.unique(self.units.units))
 
     @property
     def why_excluded(self) -> str:
-        """The rows that count as suppressed from the start, as the end of a sentence; empty if there are none."""
+        """The reasons for rows suppressed from the start, as the end of a sentence; empty if there are none."""
         parts = [
             (self.over_bound, "over the rows that one unit may have"),
             (self.left_out, "left out by the domain"),
@@ -220,10 +220,10 @@ class Microdata:
         return f"; {self.excluded} count as suppressed from the start ({reasons})" if reasons else ""
 
     def with_population(self, population: SparseTable) -> Microdata:
-        """Return the table within a population that is counted over the same quasi-identifiers.
+        """Return the microdata with a population counted over the same quasi-identifiers.
 
         Raises:
-            InputError: other attributes, or a tuple with fewer people in the population than rows in the table.
+            InputError: the attributes differ, or a tuple has fewer people in the population than rows in the table.
         """
         if population.attributes != self.quasi:
             raise InputError(
@@ -256,7 +256,7 @@ class Microdata:
         )
 
     def without(self, cells: Sequence[Collection[int]]) -> Microdata:
-        """Exclude the rows that have one of ``cells[attribute]``; they count as suppressed."""
+        """Exclude the rows with one of ``cells[attribute]``; they count as suppressed."""
         out = np.zeros(len(self.codes), dtype=bool)
         left_out = dict(zip(self.quasi, cells, strict=True))
         for column, codes in zip(self.codes.T, cells, strict=True):
@@ -276,16 +276,16 @@ class Microdata:
 def from_groups(
     groups: SparseTable, quasi: tuple[str, ...], *, sizes: Mapping[str, int], declared: Mapping[str, int] | None = None
 ) -> Microdata:
-    """Make microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
+    """Return microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
 
     Args:
         groups: counts over ``quasi`` and any sensitive attributes.
-        quasi: the quasi-identifiers, in the order wanted.
+        quasi: the quasi-identifiers, in the order of the result.
         sizes: number of cells of each attribute of ``groups``.
-        declared: number of cells of each attribute that are values; None: all of them.
+        declared: number of cells of each attribute that are values.  Default: all of them.
 
     Raises:
-        InputError: a quasi-identifier is not counted.
+        InputError: the table lacks a quasi-identifier.
     """
     absent = [name for name in quasi if name not in groups.attributes]
     if absent:
@@ -306,7 +306,7 @@ def from_groups(
     return Microdata(
         quasi=quasi,
         units=units,
-        codes=np.array([columns[name][grouping.members] for name in quasi]).T,  # each column in one piece
+        codes=np.array([columns[name][grouping.members] for name in quasi]).T,  # contiguous columns
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
         declared={name: size for name, size in (declared or {}).items() if name in sensitive},
@@ -315,14 +315,16 @@ def from_groups(
 
 
 def _among_people(units: TupleUnits, population: SparseTable, grouping: KeyClasses) -> TupleUnits:
-    """Renumber the units' tuples among the tuples of table and population, the table's first in ``grouping``."""
+    """Renumber the units' tuples as classes of ``grouping``, which groups the table's tuples before the
+    population's.
+    """
     table = len(grouping.classes) - len(population.counts)
     people = None if population.units is None else (grouping.classes[table:], population.units)
     return replace(units, tuples=grouping.classes[:table][units.tuples], people=people)
 
 
 def _units_of_tuples(units: TupleUnits, selected: NDArray[np.bool_]) -> TupleUnits:
-    """Return the units of some of the tuples."""
+    """Return the entries of the units for some of the tuples."""
     number, here = np.cumsum(selected) - 1, selected[units.tuples]
     people = units.people
     if people is not None:

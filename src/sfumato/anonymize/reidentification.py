@@ -1,10 +1,10 @@
-"""The risk of re-identification, and the number of people who are unique in the population.
+"""The risk of re-identification, and estimates of the people who are unique in the population.
 
-Prosecutor, journalist and marketer follow El Emam and Dankar (2008).  Of population uniques there are two models, and a
-rule that says which to believe.  Zayatz takes the class sizes of the sample for those of the population, so it
-overstates uniques many times over where the sample is a small part.  Pitman fits a distribution of class sizes to the
-sample and extends it: good for small samples, but the fit needs classes of two, and where the sample is most of the
-population it leaves aside what was seen.
+Prosecutor, journalist and marketer follow El Emam and Dankar (2008).  Two models estimate population uniques, and a
+rule chooses between them.  Zayatz assumes that the class sizes of the sample are those of the population, so it
+overstates uniques many times over for small samples.  Pitman fits a distribution of class sizes to the sample and
+extrapolates it.  It is good for small samples, but the fit needs classes of two.  If the sample is most of the
+population, it ignores what the sample shows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sfumato.engine.port import ProtectedTable
 from sfumato.errors import InputError, pluralize
 
 PAIR = 2
-_MOST = 10**15  # people: beyond, a float does not tell them apart
+_MOST = 10**15  # people; a larger float cannot represent every integer
 
 
 SMALL_SAMPLE = 0.1
-"""Sampling fraction up to which Pitman's model is believed (Dankar, El Emam, Neisa, Roffey 2012)."""
+"""Largest sampling fraction for Pitman's model (Dankar, El Emam, Neisa, Roffey 2012)."""
 
 
 class UniquesModel(StrEnum):
-    """A model that extends the uniques of a sample to its population."""
+    """A model that extrapolates the uniques of a sample to its population."""
 
     ZAYATZ = "zayatz"
     PITMAN = "pitman"
@@ -41,9 +41,9 @@ class UniquesModel(StrEnum):
 
 @dataclass(frozen=True)
 class Uniques:
-    """The estimated number of people who are unique in a population that the table is a random sample of.
+    """The estimated number of unique people in a population, if the table is a random sample of it.
 
-    ``believed`` is the estimate of ``model``, which the rule of Dankar et al. takes, and ``why`` it does.
+    ``believed`` is the estimate by ``model``, which the rule of Dankar et al. chooses, and ``why`` is the reason.
     """
 
     population: int
@@ -55,18 +55,18 @@ class Uniques:
 
 
 def estimate(counts: Integers, population: int) -> Uniques:
-    """Estimate by both models, and say which to believe.
+    """Estimate population uniques by both models, and choose one.
 
-    The rule of Dankar, El Emam, Neisa and Roffey (2012), without its third model: Zayatz where no two rows of the
-    sample share a class, as nothing is left to fit; else Pitman up to a sampling fraction of one tenth, and Zayatz
-    above.  Without a unique row in the sample both are zero.
+    The choice is the rule of Dankar, El Emam, Neisa and Roffey (2012), without its third model.  If no two rows of the
+    sample share a class, it is Zayatz, because Pitman cannot be fitted.  Otherwise it is Pitman up to a sampling
+    fraction of one tenth, and Zayatz above.  Both estimates are zero if the sample has no unique row.
 
     Args:
         counts: rows of each class of the sample, all positive.
-        population: people in the population, at least the rows.
+        population: number of people in the population, at least the number of rows.
 
     Raises:
-        InputError: a population smaller than the sample.
+        InputError: the population is smaller than the sample.
     """
     by_zayatz, fraction = zayatz(counts, population), _checked(counts, population) / population
     model = UniquesModel.ZAYATZ
@@ -89,16 +89,16 @@ def estimate(counts: Integers, population: int) -> Uniques:
 def zayatz(counts: Integers, population: int) -> float:
     """Estimate the population uniques (Zayatz 1991).
 
-    Takes the distribution of class sizes in the sample for that of the population, and infers by Bayes'
-    rule how probable it is that a class with one row in the sample has one person in the population.  The
-    assumption overstates small classes for small sampling fractions.
+    The model takes the distribution of class sizes in the sample as the distribution in the population.  Bayes' rule
+    gives the probability that a class with one row in the sample has one person in the population.  The assumption
+    overstates small classes for small sampling fractions.
 
     Args:
         counts: rows of each class of the sample, all positive.
-        population: people in the population, at least the rows.
+        population: number of people in the population, at least the number of rows.
 
     Raises:
-        InputError: a population smaller than the sample.
+        InputError: the population is smaller than the sample.
     """
     from scipy.stats import hypergeom
 
@@ -116,16 +116,16 @@ def zayatz(counts: Integers, population: int) -> float:
 def pitman(counts: Integers, population: int) -> float:
     """Estimate the population uniques under Pitman's sampling formula (Hoshino 2001).
 
-    The parameters alpha in (0, 1) and theta > -alpha maximize the likelihood of the class sizes of the
-    sample; the estimate is the expected number of classes of one person,
-    N * Gamma(theta + 1) Gamma(theta + alpha + N - 1) / (Gamma(theta + alpha) Gamma(theta + N)).
+    The parameters alpha in (0, 1) and theta > -alpha maximize the likelihood of the class sizes of the sample.  The
+    estimate is the expected number of classes of one person, N * Gamma(theta + 1) Gamma(theta + alpha + N - 1) /
+    (Gamma(theta + alpha) Gamma(theta + N)).
 
     Args:
         counts: rows of each class of the sample, all positive.
-        population: people in the population, at least the rows.
+        population: number of people in the population, at least the number of rows.
 
     Raises:
-        InputError: a population smaller than the sample.
+        InputError: the population is smaller than the sample.
     """
     from scipy.special import gammaln
 
@@ -137,7 +137,7 @@ def pitman(counts: Integers, population: int) -> float:
 
 
 def fit_pitman(counts: Integers) -> tuple[float, float]:
-    """Fit (alpha, theta) of Pitman's sampling formula to class sizes by maximum likelihood."""
+    """Return (alpha, theta) of Pitman's sampling formula, fitted to class sizes by maximum likelihood."""
     from scipy.optimize import minimize
     from scipy.special import expit, gammaln
 
@@ -174,10 +174,11 @@ def _checked(counts: Integers, population: int) -> int:
 
 @dataclass(frozen=True)
 class Attacker:
-    """The risk against one attacker: the probability that a match by quasi-identifiers is right.
+    """The risk against one attacker: the probability that a match by quasi-identifiers is correct.
 
-    ``highest`` over all rows, ``average`` over rows, ``share_at_risk`` of the rows whose risk is above ``threshold``.
-    If units are counted, over units: the risk of one is that of its row that is matched best.
+    ``highest`` is over all rows, ``average`` over rows; ``share_at_risk`` is the share of rows whose risk is above
+    ``threshold``.  If units are counted, the figures are over units, and the risk of a unit is that of its most exposed
+    row.
     """
 
     highest: float
@@ -187,7 +188,7 @@ class Attacker:
 
     @classmethod
     def from_risks(cls, risks: Reals, holders: Integers, threshold: float) -> Attacker:
-        """Return the figures of risks; ``holders`` are the numbers of rows or units with each."""
+        """Return the figures from a list of risks; ``holders`` has the number of rows or units with each risk."""
         total = holders.sum()
         return cls(
             highest=float(risks.max()),
@@ -201,11 +202,12 @@ class Attacker:
 class Risk:
     """The risk of a table, before or after anonymization.
 
-    The prosecutor knows that a person is in the table; the journalist only that they are in the population;
-    the marketer wants as many right matches as possible, and their risk is the expected share of them.
-    Journalist figures are None where no population is known.  Rows ``left_out`` have a missing quasi-identifier, or no
-    id, and are in no class.  ``units`` are the different units of the ``rows``, whose classes are counted in them; None
-    where rows are counted.
+    The prosecutor knows that a person is in the table.  The journalist only knows that the person is in the population.
+    The marketer wants as many correct matches as possible, and their risk is the expected share of those.
+
+    Journalist figures are None without a population.  Rows ``left_out`` have a missing quasi-identifier, or no id, and
+    are in no class.  ``units`` is the number of different units of the ``rows``, and classes count units; None if
+    classes count rows.
     """
 
     rows: int
@@ -225,15 +227,15 @@ class Risk:
 
 
 def assess(counts: Integers, population: Integers | None = None, *, threshold: float) -> Risk:
-    """Assess the risk of published classes, counted in rows.
+    """Return the risk of published classes that count rows.
 
     Args:
-        counts: rows of each class, shape ``(classes,)``; classes without rows are left out of account.
+        counts: rows of each class, shape ``(classes,)``; classes without rows are ignored.
         population: people of each class in the population, same shape.
-        threshold: a row is at risk when its risk is above this, in [0, 1].
+        threshold: a row is at risk if its risk is above this, in [0, 1].
 
     Raises:
-        InputError: a threshold outside [0, 1], no rows, or a class larger than its population.
+        InputError: the threshold is outside [0, 1], there are no rows, or a class is larger than its population.
     """
     used = counts > 0
     sizes = counts[used]
@@ -254,18 +256,18 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
 
 
 def assess_units(held: UnitsOfClasses, population: Integers | None = None, *, threshold: float) -> Risk:
-    """Assess the risk of published classes, counted in units.
+    """Return the risk of published classes that count units.
 
-    A unit with rows in several classes is in each, and its risk is the highest of theirs: whoever knows any of its rows
-    may look for that one.  The marketer matches each unit by the row that is matched best.
+    A unit with rows in several classes is in each of them.  Its risk is the highest one, because an attacker may know
+    any of its rows.  The marketer matches each unit by its most exposed row.
 
     Args:
-        held: which units are in which classes.
+        held: the units of each class.
         population: people of each class in the population, shape ``(classes,)``.
-        threshold: a unit is at risk when its risk is above this, in [0, 1].
+        threshold: a unit is at risk if its risk is above this, in [0, 1].
 
     Raises:
-        InputError: a threshold outside [0, 1], no units, or a class larger than its population.
+        InputError: the threshold is outside [0, 1], there are no units, or a class is larger than its population.
     """
     sizes = np.bincount(held.classes)
     _refuse_wrong(sizes, population, threshold)
@@ -307,22 +309,21 @@ def assess_table(
     population: object | None = None,
     unit: str | None = None,
 ) -> Risk:
-    """Assess the risk of a table as it stands; its rows with equal quasi-identifiers are a class.
+    """Return the risk of an original table.  Its rows with equal quasi-identifiers are a class.
 
-    For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out,
-    and counted as such.
+    This function is for the owner of the table, because the figures are exact.  Rows with a missing quasi-identifier
+    are excluded and counted as ``left_out``.
 
     Args:
         table: a path, frame or URL.
         quasi: columns that an attacker may know.
-        threshold: a row, or unit, is at risk when its risk is above this.
+        threshold: a row, or unit, is at risk if its risk is above this.
         population: a larger table with the same columns and values, for the journalist.
-        unit: the column whose values are the units that classes are counted in, also of the population if it has the
-            column; without one, rows are counted.
+        unit: the column of the ids of units, also in the population if it has that column.  Default: rows are counted.
 
     Raises:
-        InputError: what is asked does not make sense; the message says why.
-        TableError: a table that cannot be read, or lacks a column.
+        InputError: an argument is invalid; the message names it.
+        TableError: a table cannot be read, or lacks a column.
     """
     opened = open_table(table)
     if unit is None:
@@ -355,14 +356,14 @@ def _raw_people(population: ProtectedTable, quasi: Sequence[str], unit: str) -> 
 
 
 def estimate_uniques(table: object, *, quasi: Sequence[str], population: int, unit: str | None = None) -> Uniques:
-    """Estimate the population uniques of a table that is a random sample, and say which model to believe.
+    """Estimate the population uniques of a table that is a random sample, and choose a model.
 
-    Each row of the table is one of these people; with ``unit``, each different value of that column.  A unit with rows
-    in several classes is taken for one in each.
+    Each row of the table is one person of the population; with ``unit``, each different value of that column is one.  A
+    unit with rows in several classes counts as one person in each of them.
 
     Raises:
-        InputError: a population smaller than the table.
-        TableError: a table that cannot be read, or lacks a column.
+        InputError: the population is smaller than the table.
+        TableError: the table cannot be read, or lacks a column.
     """
     opened = open_table(table)
     if unit is None:

@@ -1,8 +1,8 @@
-"""Classes counted in units: the different units of each class, and the units with each sensitive value.
+"""Classes that count units: the different units of each class, and the units with each sensitive value.
 
-A unit with several rows in one class counts once there, and one with rows in several classes counts in each of them.
-So classes that merge do not add up: a unit that was in both counts once afterwards.  Units that lie in one class alone
-are numbers that add up; the others are listed by number, so that a merge can tell which of them meet.
+A unit with several rows in one class counts once there.  A unit with rows in several classes counts in each of them.
+So the counts of merged classes do not add up, because a unit of both counts once.  Units in a single class are stored
+as numbers that add up.  Other units are listed individually, so that a merge can find duplicates.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 class UnitCounts:
     """The different units of each class.
 
-    ``alone`` counts the units that have rows in no other class, shape ``(classes,)``.  Of the others, the unit
-    ``units[i]`` has rows in class ``classes[i]``; pairs are different, and in order of their class.
+    ``alone`` counts the units with rows in no other class, shape ``(classes,)``.  For the other units, ``units[i]`` has
+    rows in class ``classes[i]``; pairs are distinct and sorted by class.
     """
 
     alone: Integers
@@ -36,7 +36,7 @@ class UnitCounts:
 
     @classmethod
     def _count_unshared(cls, alone: Integers, classes: Integers, units: Integers) -> UnitCounts:
-        """Count the units that are left in one class alone."""
+        """Move the units that are in one class only from the pairs to ``alone``."""
         unshared = _once(units)
         alone = alone + np.bincount(classes[unshared], minlength=len(alone))
         return cls(alone, classes[~unshared], units[~unshared])
@@ -58,7 +58,7 @@ class UnitCounts:
         return UnitCounts(self.alone[which], numbers, self.units[places])
 
     def merge(self, grouping: KeyClasses) -> UnitCounts:
-        """Merge classes, one for each group of them."""
+        """Return the merged classes, one per group."""
         pairs = _distinct(grouping.classes[self.classes], self.units)
         return UnitCounts._count_unshared(grouping.sums(self.alone), *pairs)
 
@@ -67,8 +67,8 @@ class UnitCounts:
 class UnitValues:
     """The different units of each class that have each value of a sensitive attribute.
 
-    ``single`` counts the units that have rows in no other class, and one value: shape ``(classes, cells)``.  Of the
-    others, the unit ``units[i]`` has the value ``cells[i]`` in class ``classes[i]``; these are different, and in order.
+    ``single`` counts the units with one value and rows in no other class: shape ``(classes, cells)``.  For the other
+    units, ``units[i]`` has the value ``cells[i]`` in class ``classes[i]``; entries are distinct and sorted.
     """
 
     single: Integers
@@ -83,7 +83,7 @@ class UnitValues:
 
     @classmethod
     def _count_unshared(cls, single: Integers, classes: Integers, units: Integers, cells: Integers) -> UnitValues:
-        """Count the units that are left in one class, with one value."""
+        """Move the units with one value in one class only from the entries to ``single``."""
         unshared = _once(units)
         single = single.copy()
         np.add.at(single, (classes[unshared], cells[unshared]), 1)
@@ -100,12 +100,12 @@ class UnitValues:
         return UnitValues(self.single[which], numbers, self.units[places], self.cells[places])
 
     def merge(self, grouping: KeyClasses) -> UnitValues:
-        """Merge classes, one for each group of them."""
+        """Return the merged classes, one per group."""
         listed = _distinct(grouping.classes[self.classes], self.units, self.cells)
         return UnitValues._count_unshared(grouping.sums(self.single), *listed)
 
     def among(self, most: int) -> UnitValues:
-        """Return the counts of the first ``most`` cells; units without such a value are left out."""
+        """Return the counts of the first ``most`` cells; units without such a value are excluded."""
         declared = self.cells < most
         return UnitValues(self.single[:, :most], self.classes[declared], self.units[declared], self.cells[declared])
 
@@ -126,17 +126,17 @@ class UnitValues:
     def divided(self) -> Reals:
         """The units by value, each divided equally over its values: shape ``(classes, cells)``."""
         first = self._first
-        values = np.diff(np.append(np.flatnonzero(first), len(first)))  # of each unit in each class
+        values = np.diff(np.append(np.flatnonzero(first), len(first)))  # number of values of each unit in each class
         result = self.single.astype(np.float64)
         np.add.at(result, (self.classes, self.cells), 1 / np.repeat(values, values))
         return result
 
     @property
     def dealt(self) -> Integers:
-        """The units by value, each under one of its values: shape ``(classes, cells)``.
+        """The units by value, each unit under one of its values: shape ``(classes, cells)``.
 
-        The value that most units of the class have takes them all, then the value that most of the rest have takes
-        these, and so on; of equally frequent values the first takes its units first.
+        The value that most units of the class have takes all of these units.  The value that most remaining units have
+        takes those, and so on.  In a tie, the first value goes first.
         """
         result, left = self.single.copy(), self
         while len(left.units):
@@ -148,12 +148,12 @@ class UnitValues:
         return result
 
     def _without(self, classes: Integers, cells: Integers) -> UnitValues:
-        """Return the units that do not have these values, one for each of these classes."""
+        """Return the units that do not have the given values, one value for each of the given classes."""
         single = self.single.copy()
         single[classes, cells] = 0
         taken = np.full(len(single), -1)
         taken[classes] = cells
-        unit = np.cumsum(self._first) - 1  # of each entry
+        unit = np.cumsum(self._first) - 1  # unit number of each entry
         gone = np.zeros(int(unit[-1]) + 1, dtype=bool)
         gone[unit[taken[self.classes] == self.cells]] = True
         remaining = ~gone[unit]
@@ -171,8 +171,8 @@ class UnitValues:
 class UnitClasses:
     """Classes with the units that criteria count.
 
-    ``people`` are the units of the population in each class; ``overall`` has the values of all rows that count, as
-    those of one class.
+    ``people`` has the units of the population in each class.  ``overall`` has the values of all rows that count, as one
+    class.
     """
 
     sizes: UnitCounts
@@ -190,7 +190,7 @@ class UnitClasses:
         )
 
     def merge(self, grouping: KeyClasses) -> UnitClasses:
-        """Merge classes, one for each group of them."""
+        """Return the merged classes, one per group."""
         return replace(
             self,
             sizes=self.sizes.merge(grouping),
@@ -199,13 +199,13 @@ class UnitClasses:
         )
 
     def spread(self, sensitive: str | None, *, population: bool) -> bool:
-        """Return whether merged classes may not add up for a criterion."""
+        """Return whether counts of merged classes may not add up for a criterion."""
         people = population and self.people is not None and self.people.spread
         return people or (self.sizes.spread if sensitive is None else self.values[sensitive].spread)
 
 
 def _distinct(*columns: Integers) -> tuple[Integers, ...]:
-    """Return the different rows of columns, in lexicographic order."""
+    """Return the distinct rows of the columns, in lexicographic order."""
     if not len(columns[0]):
         return columns
     sizes = [int(column.max()) + 1 for column in columns]
@@ -221,7 +221,7 @@ def _once(numbers: Integers) -> NDArray[np.bool_]:
 
 
 def _runs(classes: Integers, which: Integers) -> tuple[Integers, Integers]:
-    """Return the places of the entries of some classes, and the number of each entry in ``which``."""
+    """Return the positions of the entries of some classes, and the number of each entry in ``which``."""
     start = np.searchsorted(classes, which)
     lengths = np.searchsorted(classes, which, side="right") - start
     before = np.cumsum(lengths) - lengths

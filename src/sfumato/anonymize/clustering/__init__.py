@@ -1,1 +1,1 @@
-"""Classes for local recoding."""
+"""Algorithms that form the classes of a local recoding."""

@@ -1,12 +1,13 @@
 """k-member clustering on weighted tuples (Byun et al. 2007), improved by local search.
 
-Only multiplicities matter, so a class is a box with a number of rows of each tuple.  A tuple with k rows or more has a
-*home*, a class of its own that loses nothing; rows beyond k may leave it to fill other classes.  A class grows by the
-box that adds least loss for each row that it brings in, all rows inside the box together, until it has k rows.  Where
-all attributes have hierarchies, cells that hold k rows become classes first, the finest ones first.
+Only multiplicities matter, so a class is a box with a number of rows of each tuple.  A tuple with at least k rows has a
+*home*, a class of its own that loses nothing.  Rows beyond k may leave it to fill other classes.  A class grows until
+it has k rows.  Each step takes the box that adds the least loss per row, and all rows inside that box.  If all
+attributes have hierarchies, cells with at least k rows become classes first, the finest cells before coarser ones.
 
-Then a large neighbourhood search (Shaw 1998; ruin and recreate, Schrimpf et al. 2000): dissolve a few neighbouring
-classes, place their rows anew by the same growth, keep what loses no more.
+Then a large neighborhood search improves the classes (Shaw 1998; ruin and recreate, Schrimpf et al. 2000).  It
+dissolves a few neighboring classes, forms them again by the same growth, and accepts the result if the loss does not
+rise.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sfumato.domain.hierarchy.levels import Integers
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A class: its box, and how many rows of each tuple it holds; ``cost`` is the loss of one row."""
+    """A class: its box and its number of rows of each tuple; ``cost`` is the loss of one row."""
 
     low: Integers
     high: Integers
@@ -39,12 +40,12 @@ class Cluster:
 
     @property
     def loss(self) -> float:
-        """The loss of all rows."""
+        """The loss summed over all rows."""
         return self.size * self.cost
 
 
 class Clusters:
-    """The homes and the classes of mixed tuples, with a log by which a trial is rolled back."""
+    """The homes and the classes of mixed tuples, with a log for undoing a trial."""
 
     def __init__(self, space: Space, k: int) -> None:
         self.space = space
@@ -52,26 +53,26 @@ class Clusters:
         self.home: Integers = np.where(space.counts >= k, space.counts, 0)  # rows of each tuple at home
         self.need: Integers = space.counts - self.home  # rows of each tuple without a class
         self.mixed: dict[int, Cluster] = {}
-        self.holders: list[set[int]] = [set() for _ in space.counts]  # mixed classes that hold each tuple
+        self.holders: list[set[int]] = [set() for _ in space.counts]  # mixed classes that contain each tuple
         self.loss = 0.0
         self._next = 0
         self._added: list[int] = []
         self._dropped: list[tuple[int, Cluster]] = []
 
     def cluster(self, parts: dict[int, int]) -> Cluster:
-        """Return the class of these rows, in the smallest box."""
+        """Return the class of the given rows, in the smallest box."""
         points = self.space.points[list(parts)]
         low, high = points.min(axis=0), points.max(axis=0)
         return Cluster(low, high, float(self.space.cost(low, high)), parts, sum(parts.values()))
 
     def add(self, cluster: Cluster) -> None:
-        """Place a class whose rows were taken from home or from need already."""
+        """Add a class whose rows were already subtracted from home or need."""
         self._place(self._next, cluster)
         self._added.append(self._next)
         self._next += 1
 
     def drop(self, number: int) -> Cluster:
-        """Take a class away; its rows are the caller's."""
+        """Remove a class and return it.  The caller places its rows."""
         cluster = self._remove(number)
         if number in self._added:
             self._added.remove(number)
@@ -80,7 +81,7 @@ class Clusters:
         return cluster
 
     def free(self, numbers: Iterable[int]) -> None:
-        """Dissolve classes: rows go home if there is one, or if k of a tuple come together; others need a class."""
+        """Dissolve classes.  Rows go home if their tuple has a home or reaches k rows; other rows need a class."""
         for number in numbers:
             for tuple_, rows in self.drop(number).parts.items():
                 self.need[tuple_] += rows
@@ -95,12 +96,12 @@ class Clusters:
         return homes + [(np.array(list(part)), np.array(list(part.values()))) for part in parts]
 
     def commit(self) -> None:
-        """Keep what was done since the last settlement."""
+        """Accept all changes since the last commit or rollback."""
         self._added.clear()
         self._dropped.clear()
 
     def roll_back(self) -> None:
-        """Undo what was done since the last settlement: the rows of classes return to where they were."""
+        """Undo all changes since the last commit or rollback."""
         for number in self._added:
             self._remove(number)
         for number, cluster in self._dropped:
@@ -121,13 +122,13 @@ class Clusters:
         return cluster
 
 
-NODES = 10_000  # recodings that are tried at most
+NODES = 10_000  # largest number of recodings tried
 
 
 def initial_clusters(clusters: Clusters) -> None:
-    """Make classes of cells that hold k rows in need; nothing where an attribute has no hierarchy.
+    """Form classes from cells that contain k rows in need.  Do nothing if an attribute has no hierarchy.
 
-    Rows of no such cell still need a class afterwards.
+    Rows outside such cells still need a class.
     """
     space = clusters.space
     scales = [scale for scale in space.scales if isinstance(scale, HierarchyCells)]
@@ -155,20 +156,20 @@ def initial_clusters(clusters: Clusters) -> None:
 
 
 def _level_losses(space: Space, scales: list[HierarchyCells]) -> list[list[float]]:
-    """Return the loss of each level of each attribute over all rows."""
+    """Return the loss over all rows at each level of each attribute."""
     return [
         [float(space.counts @ level.losses[level.cells[codes]][points]) for level in scale.hierarchy.levels]
         for scale, codes, points in zip(scales, space.codes, space.points.T, strict=True)
     ]
 
 
-CLOSE = 64  # nearest tuples that a class grows from
+CLOSE = 64  # number of nearest tuples considered by a growing class
 SPLITTING = 0.25  # share of trials that may divide the rows of a small tuple among classes
 JOINABLE = 4  # a home of up to this many times k may become a mixed class
 
 
 class ClusterGrowth:
-    """A growth of clusters: rows that need a class get a new one, or join an existing one."""
+    """The growth step: rows in need form a new class or join an existing one."""
 
     def __init__(self, clusters: Clusters, rng: np.random.Generator) -> None:
         self.clusters = clusters
@@ -176,9 +177,9 @@ class ClusterGrowth:
         self.near = nearest_tuples(clusters.space, CLOSE)
 
     def place(self, pending: list[int], *, noise: float) -> bool:
-        """Give every row of the ``pending`` tuples a class; False where some cannot reach k rows.
+        """Place every row of the ``pending`` tuples in a class.  Return False if some rows cannot reach k.
 
-        ``noise`` blurs the choice of the next box by up to this factor, so that repeated trials differ.
+        ``noise`` perturbs the choice of the next box by up to this factor, so that repeated trials differ.
         """
         need = self.clusters.need
         for seed in self.rng.permutation(pending).tolist():
@@ -195,7 +196,7 @@ class ClusterGrowth:
         return True
 
     def _grow(self, seed: int, pending: list[int], noise: float) -> tuple[Cluster, float] | None:
-        """Return a new class around a seed, and its loss for each row that needed one; None if it stays below k."""
+        """Return a new class around a seed and its loss per row in need; None if it stays below k rows."""
         clusters, space, k = self.clusters, self.clusters.space, self.clusters.k
         waiting = [tuple_ for tuple_ in pending if clusters.need[tuple_]]
         around = np.union1d(self.near[seed], waiting if len(waiting) < CLOSE else [seed])
@@ -210,7 +211,7 @@ class ClusterGrowth:
         while size < k:
             lows, highs = np.minimum(low, points), np.maximum(high, points)
             inside = _inside(lows, highs, points)
-            # float32 for a fast product; nobody needs more than k rows, so the sums are exact
+            # float32 gives a fast product; counts are capped at k rows, so the sums are exact
             held = inside.astype(np.float32) @ np.stack([need, np.minimum(spare, k)], axis=1).astype(np.float32)
             needed, lent_out = held.astype(np.int64).T
             rows = needed + np.minimum(lent_out, np.maximum(k - size - needed, 0))
@@ -235,7 +236,7 @@ class ClusterGrowth:
         return grown, grown.loss / served
 
     def _best_join(self, seed: int) -> tuple[float, int | None, Cluster] | None:
-        """Return the nearby class that takes a seed's rows for least: added loss, number (None: a home), class."""
+        """Return the cheapest nearby class for a seed's rows: added loss, number (None: a home), class."""
         clusters = self.clusters
         near = self.near[seed]
         numbers: list[int | None] = list(set().union(*(clusters.holders[tuple_] for tuple_ in near.tolist())))
@@ -278,7 +279,7 @@ class ClusterGrowth:
 
 
 def _take_rows(available: Integers, places: Integers, most: int) -> tuple[list[tuple[int, int]], int]:
-    """Remove up to ``most`` rows from places, in their order; return the rows of each place, and of all."""
+    """Remove up to ``most`` rows from places in order.  Return the rows per place, and their total."""
     taken, left = [], most
     for place in places.tolist():
         rows = min(int(available[place]), left)
@@ -291,7 +292,7 @@ def _take_rows(available: Integers, places: Integers, most: int) -> tuple[list[t
 
 
 def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.bool_]:
-    """Return whether each box holds each point, shape ``(boxes, points)``."""
+    """Return which boxes contain which points, shape ``(boxes, points)``."""
     result = np.ones((len(lows), len(points)), dtype=bool)
     for low, high, place in zip(lows.T, highs.T, points.T, strict=True):
         here = place.astype(np.int16)
@@ -301,7 +302,7 @@ def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.boo
 
 
 def nearest_tuples(space: Space, number: int) -> Integers:
-    """Return, for each tuple, the tuples whose common box costs least, itself first: shape ``(tuples, number)``."""
+    """Return, for each tuple, the tuples with the cheapest common box, itself first: shape ``(tuples, number)``."""
     points = space.points
     number = min(number, len(points))
     result = np.empty((len(points), number), dtype=np.int64)
@@ -318,9 +319,9 @@ MOST_NOISE = 0.5
 
 
 def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -> bool:
-    """Try ``trials`` times, until the ``deadline`` of the monotonic clock, to lower the loss, which never rises.
+    """Try to lower the loss ``trials`` times, or until the ``deadline`` of the monotonic clock.
 
-    Returns whether the clock ended it.
+    The loss never rises.  The function returns True if the deadline ended it.
     """
     clusters, rng = growth.clusters, growth.rng
     for _ in range(trials):
@@ -340,7 +341,7 @@ def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -
 
 
 def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[int]:
-    """Return a class drawn at random, and others that hold tuples close to one of its own."""
+    """Return a random class and other classes with tuples close to one of its tuples."""
     first = list(clusters.mixed)[int(growth.rng.integers(len(clusters.mixed)))]
     tuples = list(clusters.mixed[first].parts)
     centre = tuples[int(growth.rng.integers(len(tuples)))]
@@ -353,8 +354,8 @@ def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[
     return list(chosen)
 
 
-SMALL = 2048  # tuples; larger tables are searched in many neighbourhoods at once
-BLOCK = 1 << 15  # still larger ones are cut into blocks of at most so many tuples first
+SMALL = 2048  # tuples; larger tables are searched in many neighborhoods at once
+BLOCK = 1 << 15  # tuples; still larger tables are first cut into blocks of at most this size
 
 
 def k_member_partition(
@@ -366,16 +367,16 @@ def k_member_partition(
     seconds: float = math.inf,
     watch: Callable[[str], None] | None = None,
 ) -> Partition:
-    """Make classes of at least k rows with little loss: k-member, then local search.
+    """Form classes of at least k rows with little loss: k-member clustering, then local search.
 
     Args:
-        space: the points; in tables of more than ``SMALL`` tuples classes begin as Mondrian's and many neighbourhoods
-            are searched at once; tables of more than ``BLOCK`` tuples are first cut into blocks by Mondrian.
-        k: least rows of a class; at most the rows.
-        effort: how long the local search goes on: in a small table trials for each tuple with fewer than k rows.
-        rng: source of the search's luck; no privacy depends on it.
-        seconds: end the local search after this long; blocks share the time that is left evenly.
-        watch: told before each block which one it is and of how many.
+        space: the points.  Tables of more than ``SMALL`` tuples start from Mondrian's classes, and many neighborhoods
+            are searched at once.  Mondrian first cuts tables of more than ``BLOCK`` tuples into blocks.
+        k: minimum rows of a class; at most the rows of the table.
+        effort: length of the local search; in a small table the number of trials per tuple with fewer than k rows.
+        rng: random numbers of the search; privacy does not depend on them.
+        seconds: time limit of the local search; blocks share the remaining time equally.
+        watch: receives the number of each block, and the number of blocks, before the block starts.
     """
 
     def cut(space: Space, region: Region, rule: Rule) -> Halves | None:
@@ -402,7 +403,7 @@ def k_member_partition(
 
 
 def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> SearchOutcome:
-    """Return k-member clusters after a local search, or one class if the rows cannot be placed."""
+    """Return k-member classes after a local search, or one class if the rows cannot be placed."""
     clusters = Clusters(space, k)
     initial_clusters(clusters)
     growth = ClusterGrowth(clusters, rng)

@@ -1,11 +1,11 @@
-"""Mondrian: cut the space of the quasi-identifiers in two, again and again, while both sides stay safe.
+"""Mondrian: cut the space of the quasi-identifiers in two repeatedly, while both sides stay safe.
 
-LeFevre, DeWitt, Ramakrishnan 2006.  A cutter is a plain function that finds the next cut of a region; the
-variants differ in nothing else.
+The source is LeFevre, DeWitt, Ramakrishnan 2006.  A cutter is a plain function that returns the next cut of a region.
+The variants differ only in their cutter.
 
-Greedy cuts of all regions of one depth are also made at once, for large tables: the same regions as one by one.  A
-region is then a run of one list of tuples, and a cut divides its run in two, the low side first.  For each attribute
-the tuples are put in order within their regions, and running extremes give the boxes on both sides of every cut.
+For large tables, greedy cuts of all regions of one depth are made at once, with the same result.  A region is then a
+run in one list of tuples.  A cut divides its run in two, the low side first.  For each attribute, the tuples are sorted
+within their regions, and running extremes give the boxes on both sides of every cut.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A part of the space: tuples, and how many of their rows it has."""
+    """A part of the space: tuples, and the number of their rows in this part."""
 
     tuples: Integers
     rows: Integers
@@ -42,7 +42,7 @@ Halves = tuple[Region, Region]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for regions that may be published: ``least`` rows, and a further condition ``also``."""
+    """A rule for regions that may be published: at least ``least`` rows, and the optional condition ``also``."""
 
     least: int
     also: Callable[[Region], bool] | None = None
@@ -56,18 +56,18 @@ Cutter = Callable[[Space, Region, Rule], Halves | None]
 
 
 def partition(space: Space, *, cutter: Cutter, rule: Rule) -> Partition:
-    """Cut until no region can be cut; the whole table has to be publishable to begin with.
+    """Cut until no region can be cut.  The whole table must satisfy the rule.
 
     Args:
         space: the points.
-        cutter: finds the next cut of a region, or None.
-        rule: when a region may be published; both sides of every cut may be.
+        cutter: returns the next cut of a region, or None.
+        rule: decides which regions may be published; it holds on both sides of every cut.
     """
     return Partition.from_groups([(region.tuples, region.rows) for region in regions(space, cutter=cutter, rule=rule)])
 
 
 def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
-    """Return the regions that are left when nothing can be cut, from low to high."""
+    """Return the final regions, from low to high."""
     pending = [Region(np.arange(len(space.counts)), space.counts)]
     done = []
     while pending:
@@ -81,7 +81,7 @@ def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
 
 
 def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut strictly at the median of the first quasi-identifier that allows it; values up to it go left."""
+    """Cut strictly at the median of the first quasi-identifier that allows it.  Values up to the median go left."""
     for attribute in range(space.points.shape[1]):
         ranks, before = _cuts(space, region, attribute)
         cut = int(np.searchsorted(before, (region.size + 1) // 2))  # the value of the lower middle row
@@ -91,7 +91,7 @@ def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut strictly at the median of the widest quasi-identifier that allows it; values below it go left."""
+    """Cut strictly at the median of the widest quasi-identifier that allows it.  Values below the median go left."""
     for attribute in _widest_first(space, region):
         ranks, before = _cuts(space, region, attribute)
         cut = int(np.searchsorted(before, region.size // 2, side="right"))  # the value of the upper middle row
@@ -101,7 +101,7 @@ def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut strictly as near to the median as is safe, along the widest quasi-identifier that allows it."""
+    """Cut strictly at the safe value closest to the median, along the widest quasi-identifier that allows it."""
     for attribute in _widest_first(space, region):
         ranks, before = _large(_cuts(space, region, attribute), region, rule)
         near = np.argsort(np.abs(before - region.size / 2), kind="stable")
@@ -111,10 +111,9 @@ def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut the rows in halves along the widest quasi-identifier; rows of one value may go to both sides.
+    """Cut the rows in halves along the widest quasi-identifier.  Rows of one value may go to both sides.
 
-    Rows of the median value are split in the order of the other attributes, rising or falling, whichever
-    loses less.
+    Rows of the median value are split in the order of the other attributes, rising or falling, whichever loses less.
     """
     points = space.points[region.tuples]
     for attribute in _widest_first(space, region):
@@ -129,7 +128,7 @@ def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut strictly where the least loss is left (normalized certainty penalty), along any quasi-identifier."""
+    """Cut strictly at the value with the least loss (normalized certainty penalty), along any quasi-identifier."""
     cuts = [_large(_cuts(space, region, attribute), region, rule) for attribute in range(space.points.shape[1])]
     losses = np.concatenate([_losses(space, region, attribute, cut) for attribute, cut in enumerate(cuts)])
     attributes = np.repeat(np.arange(len(cuts)), [len(ranks) for ranks, _ in cuts])
@@ -142,7 +141,7 @@ def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks: Integers) -> Halves | None:
-    """Return the two sides of the first of these cuts that the rule allows."""
+    """Return the two sides of the first cut that the rule allows."""
     for rank in ranks.tolist():
         halves = region.divide(space.points[region.tuples, attribute] <= rank)
         if rule.allows(halves[0]) and rule.allows(halves[1]):
@@ -151,7 +150,7 @@ def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks:
 
 
 def _split(region: Region, order: Integers) -> Halves:
-    """Return the first and the second half of the rows, in this order of the tuples."""
+    """Return the first and the second half of the rows, in the given order of the tuples."""
     tuples, rows = region.tuples[order], region.rows[order]
     left = np.clip(region.size // 2 - (np.cumsum(rows) - rows), 0, rows)
     return _nonempty(tuples, left), _nonempty(tuples, rows - left)
@@ -170,7 +169,7 @@ def _widest_first(space: Space, region: Region) -> Sequence[int]:
 
 
 def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
-    """Return the ranks after which the region may be cut, ascending, and the rows up to each."""
+    """Return the ranks after which the region may be cut, ascending, and the number of rows up to each."""
     held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
     ranks = held.nonzero()[0]
     before = held[ranks].cumsum().astype(np.int64)[:-1]
@@ -179,24 +178,24 @@ def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integ
 
 
 def _large(cuts: tuple[Integers, Integers], region: Region, rule: Rule) -> tuple[Integers, Integers]:
-    """Return the cuts that leave enough rows on both sides."""
+    """Return the cuts with enough rows on both sides."""
     ranks, before = cuts
     large = (before >= rule.least) & (region.size - before >= rule.least)
     return ranks[large], before[large]
 
 
 def _losses(space: Space, region: Region, attribute: int, cuts: tuple[Integers, Integers]) -> Reals:
-    """Return the loss of both sides for each of these cuts."""
+    """Return the loss of both sides for each cut."""
     ranks, before = cuts
     if not len(ranks):
         return np.zeros(0)
     points = space.points[region.tuples]
     points = points[points[:, attribute].argsort(kind="stable")]
     at = points[:, attribute].searchsorted(ranks, side="right")
-    ends = np.concatenate([points, -points], axis=1)  # their minima are both ends of a box
+    ends = np.concatenate([points, -points], axis=1)  # the minima of both are the two ends of a box
     sides = np.concatenate([np.minimum.accumulate(ends)[at - 1], np.minimum.accumulate(ends[::-1])[-1 - at]])
     width = points.shape[1]
-    costs = space.cost(sides[:, :width], -sides[:, width:])  # of one row in each left side, then in each right
+    costs = space.cost(sides[:, :width], -sides[:, width:])  # per row: left sides, right sides
     return np.asarray(before * costs[: len(at)] + (region.size - before) * costs[len(at) :])
 
 
@@ -204,19 +203,19 @@ def _nonempty(tuples: Integers, rows: Integers) -> Region:
     return Region(tuples[rows > 0], rows[rows > 0])
 
 
-CHUNK = 1 << 18  # tuples that are looked at together, or one region if it has more
+CHUNK = 1 << 18  # tuples processed together, or one region if it has more
 
 
 def greedy_partition(space: Space, *, least: int) -> Partition:
-    """Cut where least loss is left, until no region can be cut into two of at least ``least`` rows.
+    """Cut at the least loss until no region can be cut into two of at least ``least`` rows.
 
     Args:
         space: the points.
-        least: rows of a region; if the table has fewer it is one region.
+        least: minimum rows of a region; a table with fewer rows is one region.
     """
     tuples = np.arange(len(space.counts))
     bounds = np.array([0, len(tuples)])
-    final = np.zeros(1, dtype=bool)  # regions that nothing cuts
+    final = np.zeros(1, dtype=bool)  # regions without a further cut
     levels = [scale.levels_from_top(codes) for scale, codes in zip(space.scales, space.codes, strict=True)]
     while True:
         rows = np.add.reduceat(space.counts[tuples], bounds[:-1])
@@ -240,7 +239,7 @@ def greedy_partition(space: Space, *, least: int) -> Partition:
 def _cut(
     space: Space, levels: list[Integers], tuples: Integers, sizes: Integers, least: int
 ) -> tuple[Integers, Integers]:
-    """Cut regions: return their tuples, low sides first, and the size of each low side (0: not cut)."""
+    """Cut regions.  Return their tuples, low sides first, and the size of each low side (0: not cut)."""
     regions = len(sizes)
     region = np.repeat(np.arange(regions), sizes)
     points: Integers = np.stack([column[tuples] for column in space.points.T])  # (quasi, tuples), each in one piece
@@ -267,13 +266,13 @@ def _cut(
         each, at = each[better], np.flatnonzero(ties)[at[better]]
         best[each], attribute[each], rank[each] = lowest[better], number, here[after[at]]
     low = np.isfinite(best)[region] & (points[attribute[region], np.arange(len(region))] <= rank[region])
-    # a region that nothing cuts stays as it is: all of it is on its high side
+    # a region without a cut stays unchanged: all of it is on its high side
     order = np.lexsort((~low, region))
     return tuples[order], np.bincount(region, weights=low, minlength=regions).astype(np.int64)
 
 
 def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers) -> Integers:
-    """Return the places after which a region may be cut: between ranks, and between cells of its level."""
+    """Return the positions after which a region may be cut: between ranks, and between cells of its level."""
     ends = np.cumsum(sizes)
     first, last = ranks[ends - sizes], ranks[ends - 1]
     apart: NDArray[np.bool_] = cells[:, first] != cells[:, last]  # (levels, regions), from the top
@@ -283,13 +282,13 @@ def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers
 
 
 def _costs(space: Space, points: Integers, region: Integers, after: Integers) -> Reals:
-    """Return the cost of a row on both sides of each cut, shape ``(2, cuts)``, for points in order."""
+    """Return the loss of a row on both sides of each cut, shape ``(2, cuts)``, for sorted points."""
     lows: Integers = np.empty((2, len(after), len(points)), dtype=np.int64)
     highs = np.empty_like(lows)
     at = region[after]
     last = int(region[-1])
     for number, (column, size) in enumerate(zip(points, space.sizes.tolist(), strict=True)):
-        # extremes run on from region to region, but each begins beyond all of those before
+        # extremes run across regions, but each region starts beyond the values of all earlier ones
         up, down = region * size, (last - region) * size
         highs[0, :, number] = np.maximum.accumulate(column + up)[after] - at * size
         lows[0, :, number] = at * size - np.maximum.accumulate(up - column)[after]

@@ -1,9 +1,9 @@
-"""Growth of classes in many neighbourhoods at once, for large tables: an array step serves hundreds of neighbourhoods.
+"""Growth of classes in many neighborhoods at once, for large tables.  One array step serves hundreds of neighborhoods.
 
-A neighbourhood is a small problem of its own: some tuples whose rows need a class, some that may lend rows from a home.
-Its classes grow one after the other: from a tuple drawn at random, by the tuple that adds least loss for each row that
-it brings in, with all rows inside the box, until there are k.  Rows that are left join the class that they cost least.
-Costs are in single precision: they choose, and whoever keeps a result adds up its loss again.
+A neighborhood is a small separate problem: some tuples have rows in need of a class, and others may lend rows from a
+home.  Its classes grow one after the other, each from a random tuple until it has k rows.  Each step adds the tuple
+with the least loss per row, and all rows inside the box.  Remaining rows join the class that they cost least.  Costs in
+single precision only guide these choices.  The caller computes the loss of an accepted result in double precision.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sfumato.anonymize.clustering.space import Space
 from sfumato.domain.hierarchy.levels import Integers, Reals
 
 Singles = NDArray[np.float32]
-Ends = Sequence[NDArray[Any]]  # one array an attribute: positions, or ranks where costs are read off a table
-RowCounts = NDArray[np.integer]  # shorter than elsewhere
+Ends = Sequence[NDArray[Any]]  # one array per attribute: positions, or ranks if costs come from a table
+RowCounts = NDArray[np.integer]  # of a shorter type than other integers
 
 ABSENT = 1e9  # beyond every position
 
@@ -29,8 +29,8 @@ ABSENT = 1e9  # beyond every position
 class JoinCosts:
     """The cost of a row in the smallest box around two boxes, in single precision.
 
-    An attribute of plain intervals is its positions, and costs differences of them; another keeps its ranks and the
-    table of pairs.  ``values[a]`` are those of every tuple.
+    An attribute with plain intervals stores positions, and its cost is their difference.  Other attributes store ranks
+    and a table of pairs.  ``values[a]`` has the positions or ranks of every tuple.
     """
 
     def __init__(self, space: Space) -> None:
@@ -48,7 +48,7 @@ class JoinCosts:
                 self.values.append(space.points[:, attribute].astype(np.int64))
 
     def between(self, lows: Ends, highs: Ends) -> Singles:
-        """Return the cost of boxes by their ends."""
+        """Return the cost of boxes from their ends."""
         total: Singles | None = None
         for table, low, high in zip(self._tables, lows, highs, strict=True):
             cost = (high - low) if table is None else table[0].take(low * table[1] + high)
@@ -57,7 +57,7 @@ class JoinCosts:
         return total
 
     def joined(self, lows: Ends, highs: Ends, more_lows: Ends, more_highs: Ends) -> Singles:
-        """Return the cost of the boxes that hold two boxes each; shapes broadcast."""
+        """Return the cost of the smallest box around each two boxes; shapes broadcast."""
         total: Singles | None = None
         for table, *ends in zip(self._tables, lows, highs, more_lows, more_highs, strict=True):
             least, most = np.minimum(ends[0], ends[2]), np.maximum(ends[1], ends[3])
@@ -69,13 +69,13 @@ class JoinCosts:
         return total
 
     def absent(self) -> list[tuple[float, float]]:
-        """Return the ends, attribute by attribute, that change no box which they are joined to."""
+        """Return, per attribute, the ends of a box that changes no box when joined to it."""
         return [(ABSENT, -ABSENT) if table is None else (table[1] - 1, 0) for table in self._tables]
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """The tuples of neighbourhoods, their rows in ``need`` of a class and to ``spare``: ``(places, items)`` each."""
+    """The tuples of neighborhoods, their rows in ``need`` of a class and to ``spare``: ``(places, items)`` each."""
 
     tuples: Integers
     need: Integers
@@ -84,16 +84,18 @@ class Neighbourhoods:
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """``rows[c, p, i]`` of item i of neighbourhood p are in its class c; ``loss`` is infinite where some stayed out."""
+    """The result: class c of neighborhood p has ``rows[c, p, i]`` rows of item i; ``loss`` is infinite if growth
+    failed.
+    """
 
     rows: Integers
     loss: NDArray[np.float64]
 
 
 IDLE, GROWING, JOINING, DONE = range(4)
-MOST_NOISE = 0.2  # the choice of the next tuple is blurred by up to this factor
-SPLITTING = 0.6  # share of neighbourhoods that may divide the rows of a tuple among classes
-INSIDE = 1e-6  # rounding of a cost in single precision
+MOST_NOISE = 0.2  # the choice of the next tuple is perturbed by up to this factor
+SPLITTING = 0.6  # share of neighborhoods that may divide the rows of a tuple among classes
+INSIDE = 1e-6  # tolerance for rounding of a cost in single precision
 
 
 LINES = ("place", "state", "need", "spare", "needy", "lends", "lost", "most")
@@ -101,9 +103,9 @@ GROWTH = ("taken", "size", "served", "seed", "cost", "noise", "splits")
 
 
 class Regrowth:
-    """The state of growing neighbourhoods; those that are done are dropped from the arrays as it goes on.
+    """The state of growing neighborhoods.  Finished ones are removed from the arrays.
 
-    One whose classes lose more than ``most`` fails as soon as that shows.
+    A neighborhood fails as soon as its classes lose more than ``most``.
     """
 
     def __init__(
@@ -121,19 +123,19 @@ class Regrowth:
         self.rows = np.zeros((slots, *around.tuples.shape), dtype=np.int32)
         self.failed = np.zeros(places, dtype=bool)
         self.bounds = np.broadcast_to(np.asarray(most, dtype=np.float64), places)
-        self.classes = np.zeros(places, dtype=np.int64)  # of each neighbourhood, so far
+        self.classes = np.zeros(places, dtype=np.int64)  # classes of each neighborhood
         self.sizes = np.zeros((places, slots), dtype=np.int64)
         self.each = np.zeros((places, slots), dtype=np.float32)  # cost of one row
         self.values = [value[around.tuples] for value in costs.values]
         self.lows = [np.zeros((places, slots), dtype=value.dtype) for value in self.values]
         self.highs = [np.zeros((places, slots), dtype=value.dtype) for value in self.values]
-        # from here on one line for each neighbourhood that is not done
+        # the following arrays have one line per unfinished neighborhood
         self.place = np.arange(places)
         self.state = np.full(places, IDLE, dtype=np.int8)
         self.need, self.spare = around.need.astype(np.int32), around.spare.astype(np.int32)
         self.needy = self.need > 0
         self.lends: NDArray[np.bool_] = np.any(self.spare > 0, axis=1)
-        self.lost, self.most = np.zeros(places), self.bounds  # by the classes so far, and by all
+        self.lost, self.most = np.zeros(places), self.bounds  # loss of the existing classes, and the limit
         self.taken = np.zeros_like(self.need)
         self.low = [np.zeros(places, dtype=value.dtype) for value in self.values]
         self.high = [np.zeros(places, dtype=value.dtype) for value in self.values]
@@ -143,7 +145,7 @@ class Regrowth:
         self.splits: NDArray[np.bool_] = np.less(rng.random(places), SPLITTING)
 
     def run(self) -> Grown:
-        """Grow until every row has a class, or none can be made for it."""
+        """Grow until every row has a class or a neighborhood fails."""
         while True:
             self._start_classes((self.state == IDLE).nonzero()[0])
             self._join_one((self.state == JOINING).nonzero()[0])
@@ -157,7 +159,9 @@ class Regrowth:
         return Grown(self.rows, np.where(self.failed | (loss > self.bounds), np.inf, loss))
 
     def _start_classes(self, lines: Integers) -> None:
-        """Start the next class of each line around a tuple in need; if fewer than k rows are left, they join others."""
+        """Start the next class of each line around a tuple in need.  If fewer than k rows remain, they join other
+        classes.
+        """
         if not len(lines):
             return
         need = self.need[lines]
@@ -179,7 +183,7 @@ class Regrowth:
             low[lines] = high[lines] = value[lines, seed]
 
     def _join_one(self, lines: Integers) -> None:
-        """Let one tuple of each line join an existing class."""
+        """Add one tuple of each line to an existing class."""
         if not len(lines):
             return
         item = (self.need[lines] > 0).argmax(axis=1)
@@ -194,7 +198,7 @@ class Regrowth:
         self._fail(lines[self.lost[lines] > self.most[lines]])
 
     def _best_join(self, lines: Integers, item: Integers, rows: RowCounts) -> tuple[Singles, Integers, Singles]:
-        """Return the least added loss of one item in a class of its line, that class, and the cost of a row in it."""
+        """Return the least added loss of one item in a class of its line, the class, and the cost of a row in it."""
         place, each = self.place[lines], np.arange(len(lines))
         there = max(int(self.classes[place].max(initial=0)), 1)
         point = [value[lines, item][:, None] for value in self.values]
@@ -226,7 +230,9 @@ class Regrowth:
         self.low, self.high = [low[alive] for low in self.low], [high[alive] for high in self.high]
 
     def _step(self) -> None:
-        """Let every growing class take the rows inside its box, then the tuple that adds least, or close it."""
+        """Add the rows inside its box to every growing class, then the tuple that adds the least loss, or close the
+        class.
+        """
         growing: NDArray[np.bool_] = self.state == GROWING
         ends = [low[:, None] for low in self.low], [high[:, None] for high in self.high]
         costs = self.costs.joined(*ends, self.values, self.values)
@@ -240,7 +246,7 @@ class Regrowth:
             self._close(lines)
 
     def _take_inside(self, growing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
-        """Take the rows in need (only up to k if the line splits tuples), then lent rows up to k."""
+        """Add the rows in need (only up to k if the line splits tuples), then lent rows up to k."""
         taken = self.need * inside
         rows = taken.sum(axis=1)
         missing = np.maximum(self.k - self.size, 0)
@@ -260,7 +266,7 @@ class Regrowth:
             self.size[lines] += lent.sum(axis=1)
 
     def _extend(self, lines: Integers, costs: Singles) -> None:
-        """Take the item that adds least loss for each of its rows; a class that finds none fails."""
+        """Add the item with the least loss per row.  A class without such an item fails."""
         missing = (self.k - self.size[lines]).astype(np.int32)[:, None]
         needed = self.need[lines]
         needed = np.where(self.splits[lines][:, None], np.minimum(needed, missing), needed)
@@ -276,7 +282,7 @@ class Regrowth:
         score -= size * self.cost[lines][:, None]
         score *= luck
         with np.errstate(divide="ignore", invalid="ignore"):
-            score /= brought  # without rows it is infinite, or not a number
+            score /= brought  # without rows the score is infinite or NaN
         score[rows == 0] = np.inf
         best, each = score.argmin(axis=1), np.arange(len(lines))
         taken, own = rows[each, best], needed[each, best]
@@ -292,7 +298,7 @@ class Regrowth:
         self.cost[lines] = costs[each, best]
 
     def _close(self, lines: Integers) -> None:
-        """Keep these classes; or give their rows back, where the first tuple costs less in a class that is there."""
+        """Accept these classes, or return their rows if the first tuple costs less in an existing class."""
         seed = self.seed[lines]
         rows = self.taken[lines, seed]
         added, slot, cost = self._best_join(lines, seed, rows)
@@ -322,6 +328,6 @@ class Regrowth:
 
 
 def _first(rows: RowCounts, numbers: Integers) -> RowCounts:
-    """Take rows from the left until each line has its number."""
+    """Select rows from the left until each line has its number."""
     before = np.cumsum(rows, axis=1) - rows
     return np.clip(numbers[:, None] - before, 0, rows).astype(rows.dtype)

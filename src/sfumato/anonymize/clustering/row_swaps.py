@@ -1,7 +1,7 @@
-"""Swaps of rows between neighbouring classes, many pairs of classes at once.
+"""Swaps of rows between neighboring classes, many pairs of classes at once.
 
-For every pair the swap of one row for another, or the move of one row, that lowers the loss of the two most; in the
-beginning also one that raises it a little (threshold accepting, Dueck and Scheuer 1990).
+Each pair makes the swap of two rows, or the move of one row, that lowers its loss most. Early rounds also accept a
+small rise (threshold accepting, Dueck and Scheuer 1990).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from sfumato.anonymize.clustering.regrowth import JoinCosts, Singles
 from sfumato.anonymize.clustering.space import Group
 from sfumato.domain.hierarchy.levels import Integers
 
-NEAREST = 12  # classes that a class may swap with
-REFRESHED = 15  # rounds after which the nearest are looked up again
-CHUNK = 256  # pairs that are looked at together
-LAST = 0.9  # share of the rounds after which no swap raises the loss
-GAIN = 1e-6  # least gain: rounding in single precision
+NEAREST = 12  # number of classes that a class may swap with
+REFRESHED = 15  # rounds between updates of the nearest classes
+CHUNK = 256  # pairs processed together
+LAST = 0.9  # share of the rounds after which no swap may raise the loss
+GAIN = 1e-6  # minimum gain, above rounding in single precision
 
 
 @dataclass(frozen=True)
 class Swaps:
-    """A schedule: the rounds, the share of a class's loss that a swap may add at first, and the deadline."""
+    """A schedule: the number of rounds, the accepted rise at first as a share of a class's loss, and the deadline."""
 
     rounds: int
     threshold: float
@@ -34,7 +34,7 @@ class Swaps:
 
 
 class RowSwaps:
-    """Classes of rows, one line per class; an absent place of a line can be swapped for a row, which is a move."""
+    """Classes of rows, one line per class. A swap with an empty place of a line is a move."""
 
     def __init__(self, costs: JoinCosts, groups: Sequence[Group], *, k: int, rng: np.random.Generator) -> None:
         self.costs, self.k, self.rng = costs, k, rng
@@ -83,7 +83,7 @@ class RowSwaps:
             held[:] = np.take_along_axis(held, order, axis=1)
 
     def _nearest(self) -> Integers:
-        """Return, for each class, the classes whose boxes take one of its rows, drawn at random, for least."""
+        """Return, for each class, the classes whose boxes take one of its rows, drawn at random, at the least cost."""
         there = self.tuples >= 0
         drawn = (self.rng.random(there.shape, dtype=np.float32) * there).argmax(axis=1)
         rows = self.tuples[np.arange(len(there)), drawn]
@@ -101,7 +101,9 @@ class RowSwaps:
         return classes[chosen], other[chosen]
 
     def _swap(self, one: Integers, other: Integers, limit: float) -> None:
-        """Make the best swap of each pair if it lowers the loss, or raises it by less than luck times ``limit``."""
+        """Make the best swap of each pair if it lowers the loss, or raises it by less than a random part of
+        ``limit``.
+        """
         width = min(int(max(self.sizes[one].max(), self.sizes[other].max())) + 1, self.tuples.shape[1])
         wide = width if (self.tuples[one, width:] < 0).all() and (self.tuples[other, width:] < 0).all() else None
         without_one, without_other = self._without(one, wide), self._without(other, wide)
@@ -152,12 +154,12 @@ class RowSwaps:
             self.sizes[classes] = (self.tuples[classes] >= 0).sum(axis=1)
 
 
-NEAREST_CHUNK = 16  # rows by thousands of boxes: what is compared stays in the second-level cache
-FOLDS = 8  # pieces of a line whose minima are compared first
+NEAREST_CHUNK = 16  # rows compared with thousands of boxes at once: the data stay in the second-level cache
+FOLDS = 8  # parts of a line whose minima are compared first
 
 
 class NearestBoxes:
-    """An index of boxes that take a row for little; boxes of equal cost come in random order."""
+    """An index that returns the cheapest boxes for a row, with ties in random order."""
 
     def __init__(
         self, costs: JoinCosts, ends: tuple[Sequence[Singles], Sequence[Singles]], luck: np.random.Generator
@@ -169,7 +171,7 @@ class NearestBoxes:
         self.each = costs.between(self.lows, self.highs)
 
     def to(self, rows: Integers, *, number: int, own: Integers) -> Integers:
-        """Return, for each row, the boxes other than its own that take it for least: shape ``(rows, number)``."""
+        """Return, for each row, the cheapest boxes other than its own: shape ``(rows, number)``."""
         number = min(number, len(self.boxes) - 1)
         result = np.empty((len(rows), number), dtype=np.int64)
         for start in range(0, len(rows), NEAREST_CHUNK):
@@ -183,9 +185,9 @@ class NearestBoxes:
 
 
 def least_columns(values: Singles, number: int) -> Integers:
-    """Return the columns of the least values of each line, in their order, shape ``(lines, number)``.
+    """Return the columns of the least values of each line, in ascending order of value, shape ``(lines, number)``.
 
-    With a line laid in folds below each other, the least values stand in the columns of the least minima.
+    Each line is folded, and the least values are in the columns with the least minima over the folds.
     """
     lines, columns = values.shape
     width = columns // FOLDS

@@ -1,7 +1,8 @@
-"""Local search for large tables: the neighbourhood search of k-member, over disjoint neighbourhoods at once.
+"""Local search for large tables: the neighborhood search of k-member clustering, in disjoint neighborhoods at once.
 
-It starts from Mondrian's greedy cuts.  Each round draws disjoint neighbourhoods of a few close classes, dissolves them,
-lets them grow again together, and keeps each that loses no more; rounds of swaps of single rows lie between.
+It starts from Mondrian's greedy cuts.  Each round draws disjoint neighborhoods of a few close classes and dissolves
+them.  They grow again together, and each is accepted if its loss does not rise.  Rounds of swaps of single rows
+alternate with these rounds.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from sfumato.anonymize.clustering.row_swaps import NearestBoxes, RowSwaps, Swaps
 from sfumato.anonymize.clustering.space import Group, Partition, Space
 from sfumato.domain.hierarchy.levels import Integers, Reals
 
-REGROWTHS = 14  # rounds a cycle for each unit of effort
-SWAPS = 14  # rounds of swaps a cycle for each unit of effort
-THRESHOLDS = (0.2, 0.1, 0.05, 0.05)  # of the swaps in each cycle
-DISSOLVED = (2, 3, 3, 3)  # most classes of a neighbourhood in each cycle
+REGROWTHS = 14  # rounds per cycle and unit of effort
+SWAPS = 14  # rounds of swaps per cycle and unit of effort
+THRESHOLDS = (0.2, 0.1, 0.05, 0.05)  # thresholds of the swaps in each cycle
+DISSOLVED = (2, 3, 3, 3)  # largest number of classes in a neighborhood, per cycle
 HOMES = 2  # nearest homes that may lend rows to a tuple
-PLENTY = 4  # times k rows are all that a home needs to offer one neighbourhood
-BATCH = 1024  # neighbourhoods that grow together
-LOOKED_UP = 32  # classes drawn whose nearest are looked up together
-ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
+PLENTY = 4  # a home offers at most this many times k rows to one neighborhood
+BATCH = 1024  # neighborhoods that grow together
+LOOKED_UP = 32  # classes whose nearest classes are computed together
+ROUNDING = 1e-4  # relative rounding of the loss of a neighborhood in single precision
 
 
 SearchOutcome = tuple[list[Group], bool]
-"""Tuples and rows of every class, and whether the clock ended the search for them."""
+"""The tuples and rows of every class, and whether the deadline ended the search."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """A division: rows at home, in a class of their tuple alone, and classes of mixed tuples (None: there are none)."""
+    """A division of the rows: at home in a class of one tuple, or in classes of mixed tuples (None: there are none)."""
 
     home: Integers
     mixed: Partition | None
@@ -60,7 +61,7 @@ def mixed_groups(division: Clustering) -> list[Group]:
 
 
 def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Clustering:
-    """Assign numbers to the classes in order; a class of a single tuple returns to its first class."""
+    """Assign numbers to the classes in order.  A class of a single tuple becomes that tuple's home."""
     order = np.argsort(classes, kind="stable")
     tuples, classes, rows = tuples[order], classes[order], rows[order]
     _, number, parts = np.unique(classes, return_inverse=True, return_counts=True)
@@ -74,7 +75,7 @@ def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers)
 
 
 def first_division(space: Space, k: int) -> Clustering:
-    """Give each tuple of k rows a home, and cut the other tuples (all, if they are too few) by greedy Mondrian."""
+    """Assign a home to each tuple of k rows, and cut the other tuples (all, if they are too few) by greedy Mondrian."""
     home = np.where(space.counts >= k, space.counts, 0)
     others = np.flatnonzero(home == 0)
     if not len(others):
@@ -87,14 +88,14 @@ def first_division(space: Space, k: int) -> Clustering:
 
 
 def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> SearchOutcome:
-    """Search for the classes of at least k rows that lose least, until the deadline.
+    """Search for the classes of at least k rows with the least loss, until the deadline.
 
     Args:
         space: the points; at least k rows.
-        k: least rows of a class.
-        effort: how many rounds; work is proportional.
-        rng: source of the search's luck.
-        deadline: on the monotonic clock; the first division is made all the same.
+        k: minimum rows of a class.
+        effort: multiplies the number of rounds.
+        rng: random numbers of the search.
+        deadline: on the monotonic clock; the first division is made in any case.
     """
     division = best = first_division(space, k)
     costs = JoinCosts(space)
@@ -109,11 +110,11 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
             best = min(best, division, key=lambda each: each.loss(space))
         division = swapped(division, costs, k=k, swaps=Swaps(SWAPS * effort, threshold, deadline), rng=rng)
         best = min(best, division, key=lambda each: each.loss(space))
-    return best.groups(), SWAPS * effort > 0 and monotonic() > deadline  # the last swaps end early as well
+    return best.groups(), SWAPS * effort > 0 and monotonic() > deadline  # the deadline also ends the last swaps
 
 
 def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Clustering:
-    """Swap single rows in rounds, and return the division afterwards."""
+    """Return the division after rounds of swaps of single rows."""
     if division.mixed is None or not swaps.rounds:
         return division
     groups = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(swaps)
@@ -123,11 +124,11 @@ def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng
 
 @dataclass(frozen=True, eq=False)
 class Dissolved:
-    """The neighbourhoods that were dissolved: their tuples in one list, and what each tuple brings.
+    """The dissolved neighborhoods: their tuples in one list, and the rows of each tuple.
 
-    ``where`` is the neighbourhood of each class, -1 for none; ``place``, ``tuples``, ``need``, ``spare`` and
-    ``returned`` describe each tuple of each neighbourhood, in order of ``place``.  ``returned`` rows left a class for
-    home; ``spare`` ones, those among them, may be lent.  ``loss`` is that of the classes dissolved.
+    ``where`` is the neighborhood of each class, -1 for none.  ``place``, ``tuples``, ``need``, ``spare`` and
+    ``returned`` describe each tuple of each neighborhood, in order of ``place``.  ``returned`` rows left a class for
+    home; ``spare`` rows, including returned ones, may be lent.  ``loss`` is the loss of the dissolved classes.
     """
 
     where: Integers
@@ -140,14 +141,16 @@ class Dissolved:
 
 
 class Rounds:
-    """The rounds of the neighbourhood search over one space."""
+    """The rounds of the neighborhood search over one space."""
 
     def __init__(self, space: Space, costs: JoinCosts, k: int, rng: np.random.Generator) -> None:
         self.space, self.costs, self.k, self.rng = space, costs, k, rng
         self._homes = self._nearest_homes()
 
     def regrown(self, division: Clustering, *, most: int) -> Clustering:
-        """Dissolve disjoint neighbourhoods of 2 to ``most`` classes, grow them again, keep those that lose no more."""
+        """Dissolve disjoint neighborhoods of 2 to ``most`` classes and regrow them.  Accept those whose loss does not
+        rise.
+        """
         dissolved = self._dissolve(division, most)
         places = len(dissolved.loss)
         if not places:
@@ -155,7 +158,7 @@ class Rounds:
         items = np.bincount(dissolved.place, minlength=places)
         first = np.cumsum(items) - items
         better = np.zeros(places, dtype=bool)
-        new_parts: list[Integers] = []  # of each new part: neighbourhood, class, tuple, rows
+        new_parts: list[Integers] = []  # per new part: neighborhood, class, tuple, rows
         for some in np.split(np.argsort(items, kind="stable"), range(BATCH, places, BATCH)):
             columns = np.arange(int(items[some].max()))
             listed = columns < items[some][:, None]
@@ -170,7 +173,7 @@ class Rounds:
         return self._replaced(division, dissolved, better, np.concatenate(new_parts, axis=1))
 
     def _replaced(self, division: Clustering, dissolved: Dissolved, better: Integers, new: Integers) -> Clustering:
-        """Replace dissolved classes by those of the neighbourhoods that lose less."""
+        """Replace the dissolved classes of the neighborhoods whose loss is smaller after regrowth."""
         mixed = division.mixed
         assert mixed is not None
         home = division.home.copy()
@@ -205,7 +208,7 @@ class Rounds:
         returned = np.bincount(number, weights=np.concatenate([rows * at_home, nothing])).astype(np.int64)
         place, tuples = np.divmod(distinct, len(self.space.counts))
         home = division.home[tuples]
-        # neighbourhoods that ask the same home share what it can spare
+        # neighborhoods that use the same home share the rows that it can spare
         shared = np.bincount(tuples, minlength=len(division.home))[tuples]
         spare = returned + np.where(home > 0, np.minimum((home - self.k) // shared, PLENTY * self.k), 0)
         some = (need > 0) | (spare > 0)
@@ -214,7 +217,9 @@ class Rounds:
         return Dissolved(where, place[some], tuples[some], need[some], spare[some], returned[some], loss)
 
     def _drawn(self, mixed: Partition, most: int) -> tuple[Integers, int]:
-        """Draw neighbourhoods of a class and its nearest: the number of each class's (-1: none), and how many."""
+        """Draw neighborhoods of a class and its nearest.  Return the neighborhood of each class (-1: none), and the
+        number.
+        """
         classes, rng = mixed.size, self.rng
         starts = np.searchsorted(mixed.classes, np.arange(classes + 1))
         ends = self._ends(mixed, starts[:-1])
@@ -242,7 +247,7 @@ class Rounds:
         return lows, [np.maximum.reduceat(value, starts) for value in values]
 
     def _nearest_homes(self) -> Integers:
-        """Return, for each tuple, the closest tuples that have k rows or more."""
+        """Return, for each tuple, the closest tuples with at least k rows."""
         homes = np.flatnonzero(self.space.counts >= self.k)
         if not len(homes):
             return np.zeros((len(self.space.counts), 0), dtype=np.int64)

@@ -1,8 +1,8 @@
-"""The space that local recoding works in: tuples as points, classes as boxes, and what a box costs.
+"""The space of local recoding: tuples are points, classes are boxes, and each box has a cost.
 
-Every attribute is put in an order: its own for intervals, that of the leaves for hierarchy cells (depth
-first, so that every cell is a run of leaves).  Then the cell of a class depends on its least and greatest
-rank alone, for a hierarchy too: the lowest common ancestor of a set is that of its two ends.
+Every attribute has an order.  Intervals use their own order.  Hierarchy cells use the depth-first order of the leaves,
+in which every cell is a run.  So the cell of a class depends only on its least and greatest rank.  For a hierarchy, it
+is the lowest common ancestor of these two.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sfumato.anonymize.microdata import Microdata
 from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level, Reals
 from sfumato.errors import InputError, SizeError
 
-LARGEST_SCALE = 2048  # a table of all pairs of ranks is held for every attribute
+LARGEST_SCALE = 2048  # largest attribute, because each has a table of all pairs of ranks
 
 
 class Scale(Protocol):
-    """An order of the codes of one attribute, and the cell that two of them span."""
+    """An order of the codes of one attribute, and the cell spanned by two codes."""
 
     @property
     def domain_size(self) -> int | None:
-        """The leaves of the hierarchy, or None for intervals."""
+        """The number of leaves of the hierarchy, or None for intervals."""
         ...
 
     @property
     def ranks(self) -> Integers:
-        """The rank of each code, shape ``(codes,)``; equal ranks are told apart nowhere."""
+        """The rank of each code, shape ``(codes,)``.  Codes of equal rank are always treated alike."""
         ...
 
     def losses(self, codes: Integers) -> Reals:
@@ -39,7 +39,7 @@ class Scale(Protocol):
         ...
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
-        """Return whether a class with these codes (ascending rank) may be cut after each but the last."""
+        """Return whether a class with these codes (ascending rank) may be cut after each code but the last."""
         ...
 
     def levels_from_top(self, codes: Integers) -> Integers:
@@ -57,12 +57,11 @@ class Scale(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """A scale of free intervals in the order of the codes; the loss is (greatest - least) / span.
+    """A scale of free intervals in the order of the codes.  The loss is (greatest - least) / span.
 
-    ``positions`` are numbers of the declared values, shape ``(declared,)``, rising: values of an integer attribute, or
-    0, 1, 2, ... for categories by code; ``span`` is the width of the declared range in the same units.  Codes beyond,
-    for missing and unknown values, come after all values and have no place among them: whatever they share a cell with,
-    everything is lost.
+    ``positions`` are rising numbers of the declared values, shape ``(declared,)``: values of an integer attribute, or
+    codes of categories.  ``span`` is the width of the declared range in the same units.  Codes of missing and unknown
+    values follow all declared values and have no position.  A cell with such a code and any other code has loss 1.
     """
 
     labels: tuple[str, ...]
@@ -77,7 +76,7 @@ class Intervals:
         return np.arange(len(self.labels))
 
     def losses(self, codes: Integers) -> Reals:
-        """Return (greatest - least) / span; 1 if one of two codes is no value."""
+        """Return (greatest - least) / span; 1 if one of two codes is a missing or unknown value."""
         values = codes < len(self.positions)
         positions = self.positions[np.where(values, codes, 0)]
         widths = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
@@ -93,7 +92,7 @@ class Intervals:
         return np.arange(len(codes))[None]
 
     def label(self, low: int, high: int) -> str:
-        """Return the value, ``low..high``, or ``{low..high, (missing)}`` if there are codes that are no values.
+        """Return the value, ``low..high``, or ``{low..high, (missing)}`` if there are missing or unknown values.
 
         >>> scale = Intervals(("a", "b", "c", "(missing)", "(other)"), np.arange(3.0), 2.0)
         >>> scale.label(0, 1), scale.label(1, 4), scale.label(2, 3), scale.label(3, 4)
@@ -108,7 +107,7 @@ class Intervals:
         return f"{{{', '.join([*run, *no_values])}}}" if no_values else run[0]
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
-        """Return the two codes: an interval covers what lies between."""
+        """Return the two codes, because an interval covers all codes between them."""
         return low, high
 
 
@@ -125,14 +124,14 @@ class HierarchyCells:
 
     @property
     def ranks(self) -> Integers:
-        """The depth-first order of the leaves."""
+        """The position of each leaf in depth-first order."""
         order = np.lexsort([level.cells for level in self.hierarchy.levels])
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return ranks
 
     def losses(self, codes: Integers) -> Reals:
-        """Return the loss of the lowest common cell."""
+        """Return the loss of the lowest common cell of each pair."""
         result = np.zeros((len(codes), len(codes)))
         apart = np.ones_like(result, dtype=bool)
         for level in self.hierarchy.levels:
@@ -143,7 +142,7 @@ class HierarchyCells:
         return result
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
-        """Return True between cells of the first level, from the top, at which the class has several."""
+        """Return True between cells of the coarsest level at which the class has several cells."""
         for level in reversed(self.hierarchy.levels):
             cells = level.cells[codes]
             if cells[0] != cells[-1]:
@@ -173,8 +172,8 @@ class HierarchyCells:
 class Space:
     """The points and box costs of one table.
 
-    ``points`` has shape ``(tuples, quasi)``: the rank of each code among those that occur; ``codes[a]`` are
-    these codes in order.  ``counts`` are rows a tuple.
+    ``points`` has shape ``(tuples, quasi)``: the rank of each code among the codes that occur.  ``codes[a]`` are these
+    codes in order.  ``counts`` are rows per tuple.
     """
 
     scales: tuple[Scale, ...]
@@ -183,15 +182,15 @@ class Space:
     codes: tuple[Integers, ...]
     sizes: Integers  # (quasi,)
     _offsets: Integers
-    _table: Reals  # every attribute's pair table, flat, one after the other, times its weight
+    _table: Reals  # the pair tables of all attributes, flat, one after the other, multiplied by their weights
 
     @classmethod
     def embed(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
-        """Place the tuples of a table in a space.
+        """Return the space of a table.
 
         Raises:
-            InputError: not one scale and weight a quasi-identifier, or no rows.
-            SizeError: an attribute with more values than a pair table is held for.
+            InputError: there is not one scale and one weight per quasi-identifier, or there are no rows.
+            SizeError: an attribute has too many values for a table of pairs.
         """
         if len(scales) != len(data.quasi) or len(weights) != len(data.quasi):
             raise InputError("each quasi-identifier needs one scale and one weight", culprit=data.quasi)
@@ -217,24 +216,24 @@ class Space:
         )
 
     def part(self, tuples: Integers, rows: Integers) -> Space:
-        """Return the space of some tuples, with the given rows of each."""
+        """Return the space of some tuples, with the given rows per tuple."""
         return replace(self, points=self.points[tuples], counts=rows)
 
     def cost(self, low: Integers, high: Integers) -> Reals:
-        """Return the weighted loss of one row in each box: shape of ``low`` without its last axis."""
+        """Return the weighted loss of one row in each box: the shape of ``low`` without its last axis."""
         return np.asarray(self.cells(low, high).sum(axis=-1))
 
     def cells(self, low: Integers, high: Integers) -> Reals:
-        """Return the weighted loss of each cell of each box: shape of ``low``."""
+        """Return the weighted loss of each cell of each box: the shape of ``low``."""
         return np.asarray(self._table[low * self.sizes + high + self._offsets])
 
     def pairs(self, attribute: int) -> Reals:
-        """Return the weighted loss of the cell of each two ranks, the lower first: shape ``(ranks, ranks)``."""
+        """Return the weighted loss of the cell of each pair of ranks, the lower first: shape ``(ranks, ranks)``."""
         size, offset = int(self.sizes[attribute]), int(self._offsets[attribute])
         return self._table[offset : offset + size**2].reshape(size, size)
 
     def losses(self, low: Integers, high: Integers) -> Reals:
-        """Return the loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
+        """Return the unweighted loss of each cell of each box, in 0..1: shape ``(boxes, quasi)``."""
         scales = zip(self.scales, self.codes, low.T, high.T, strict=True)
         return np.stack([scale.losses(codes)[first, last] for scale, codes, first, last in scales], axis=1)
 
@@ -249,15 +248,15 @@ class Space:
         return tuple(labels), np.array(lows), np.array(highs)
 
 
-Group = tuple[Integers, Integers]  # tuples of a class, and how many rows of each
+Group = tuple[Integers, Integers]  # tuples of a class, and the number of rows of each
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """``rows[p]`` rows of tuple ``tuples[p]`` are in class ``classes[p]``; parts come in order of their class.
+    """A division of rows into classes: ``rows[p]`` rows of tuple ``tuples[p]`` are in class ``classes[p]``.
 
-    A tuple may be in several classes; which of its rows go where is drawn at random when rows are written.
-    ``stopped`` says that the clock ended the search for it.
+    Parts are sorted by class.  A tuple may be in several classes; a random draw assigns its rows when they are written.
+    ``stopped`` is true if a deadline ended the search.
     """
 
     tuples: Integers
@@ -267,7 +266,7 @@ class Partition:
 
     @classmethod
     def from_groups(cls, groups: list[Group]) -> Partition:
-        """Make a partition from the tuples and rows of each class."""
+        """Return a partition from the tuples and rows of each class."""
         return cls(
             np.concatenate([tuples for tuples, _ in groups]),
             np.repeat(np.arange(len(groups)), [len(tuples) for tuples, _ in groups]),

@@ -1,9 +1,9 @@
-"""Classes of a least number of different units, from methods that gather rows and may deal those of one tuple.
+"""Classes with a minimum number of different units, from methods that group rows.
 
-Each unit is at home at one of its tuples.  A method that divides homes into classes of k gives classes of at least k
-units, as nobody is at home twice.  But which rows of a tuple go where is drawn when they are written, so a tuple may
-be dealt to several classes only if each of its rows is the only row of its unit.  Any other tuple goes to one class,
-as a whole; then classes that are left with too few units join others.
+Each unit has a home at one of its tuples.  A method that divides homes into classes of k gives classes of at least k
+units, because each unit has one home.  The rows of a tuple are assigned to classes at random when they are written.  So
+a tuple may be split over several classes only if each of its rows is the only row of its unit.  Any other tuple goes to
+one class as a whole.  Then classes with too few units join others.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from sfumato.anonymize.clustering.space import Group, Partition, Space
 from sfumato.domain.hierarchy.levels import Integers
 
-CHUNK = 1 << 20  # boxes that are compared at once
+CHUNK = 1 << 20  # boxes compared at once
 
 
 @dataclass(frozen=True, eq=False)
 class Homes:
-    """The home tuple of each unit, and the tuples that may be dealt to several classes.
+    """The home tuple of each unit, and the tuples that may be split over several classes.
 
-    The unit ``units[i]`` has rows of ``tuples[i]``; pairs are different, and in order of their tuple.  ``weights`` are
-    the units at home at each tuple, ``dealable`` the tuples whose units have no other row.
+    The unit ``units[i]`` has rows of ``tuples[i]``; pairs are distinct and sorted by tuple.  ``weights`` is the number
+    of units at home at each tuple.  ``dealable`` marks the tuples whose units have no other row.
     """
 
     tuples: Integers
@@ -34,13 +34,13 @@ class Homes:
 
     @classmethod
     def from_pairs(cls, tuples: Integers, units: Integers, counts: Integers, sole: Integers) -> Homes:
-        """Give each unit a home at the first of its tuples.
+        """Assign each unit a home at the first of its tuples.
 
         Args:
-            tuples: of each pair of a tuple and a unit that has rows of it.
-            units: of each pair, numbered from 0.
+            tuples: tuple of each pair of a tuple and a unit with rows of it.
+            units: unit of each pair, numbered from 0.
             counts: rows of each tuple.
-            sole: whether each unit has one row only, in the whole table.
+            sole: true for units with a single row in the whole table.
         """
         pairs = np.unique(np.stack([tuples, units], axis=1), axis=0)
         tuples, units = pairs[:, 0], pairs[:, 1]
@@ -51,13 +51,13 @@ class Homes:
 
 
 def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Space], Partition]) -> Partition:
-    """Make classes of at least k different units.
+    """Return classes of at least k different units.
 
     Args:
         space: the points; at least k units have rows of them.
         homes: of the units of these rows.
-        k: least units of a class.
-        divide: makes classes of at least k of what ``counts`` of a space are.
+        k: minimum units of a class.
+        divide: forms classes whose ``counts`` sum to at least k.
     """
     at_home = np.flatnonzero(homes.weights)
     divided = divide(space.part(at_home, homes.weights[at_home]))
@@ -70,7 +70,7 @@ def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Spa
 def _with_whole_tuples(
     space: Space, homes: Homes, tuples: Integers, divided: Partition
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the parts of all classes, with only dealable tuples dealt: tuples, classes and rows."""
+    """Return the parts of all classes, with only dealable tuples split: tuples, classes and rows."""
     dealt = homes.dealable[tuples]
     order = np.lexsort((-divided.rows, tuples))  # the largest part of a tuple first
     _, first = np.unique(tuples[order], return_index=True)
@@ -83,7 +83,7 @@ def _with_whole_tuples(
 def _with_the_homeless(
     space: Space, homes: Homes, tuples: Integers, classes: Integers, rows: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Add the tuples at which no unit is at home, each to the class that it costs least."""
+    """Add the tuples that are no unit's home, each to the class that it costs least."""
     homeless = np.flatnonzero(homes.weights == 0)
     present, numbers = np.unique(classes, return_inverse=True)
     low, high = Partition.from_groups(_groups(tuples, classes, rows)).boxes(space)
@@ -103,7 +103,7 @@ def _with_the_homeless(
 
 
 def _groups(tuples: Integers, classes: Integers, rows: Integers) -> list[Group]:
-    """Return tuples and rows of each class, in order of its number."""
+    """Return the tuples and rows of each class, in order of its number."""
     order = np.argsort(classes, kind="stable")
     ends = np.flatnonzero(np.diff(classes[order])) + 1
     return list(zip(np.split(tuples[order], ends), np.split(rows[order], ends), strict=True))
@@ -137,7 +137,7 @@ def _joined(space: Space, homes: Homes, partition: Partition, k: int) -> Integer
 
 
 def _units_of(homes: Homes, partition: Partition) -> tuple[list[set[int]], list[int]]:
-    """Return the units of whole tuples in each class, and the number of other units dealt to it."""
+    """Return the units of whole tuples in each class, and the number of its other units."""
     once = np.bincount(partition.tuples)[partition.tuples] == 1
     units: list[set[int]] = [set() for _ in range(partition.size)]
     start = np.searchsorted(homes.tuples, partition.tuples)

@@ -1,6 +1,7 @@
-"""Criteria for classes that are safe to publish, each with the attacker that it answers to.
+"""Criteria for classes that are safe to publish, each with its attacker model.
 
-A criterion is one file or a class of one, and its name in ``CRITERIA``: text, journal and refusals read the rest.
+A new criterion is a class, in its own file or in that of its kind, and an entry in ``CRITERIA``. Text, journal and
+refusals derive the rest.
 """
 
 from typing import Final

@@ -17,14 +17,13 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 class Classes:
     """Classes with the counts that criteria need.
 
-    A criterion asks for :attr:`sizes`, :attr:`people` and the values of sensitive attributes, which are those of rows,
-    or of units where there are ``units``.  Losses and suppressed shares are of rows, ``counts``, in either case.
+    A criterion reads :attr:`sizes`, :attr:`people` and the values of sensitive attributes.  These count rows, or units
+    if ``units`` is given.  Losses and suppressed shares always count rows, ``counts``.
 
-    ``members`` names one tuple of the microdata in each class; ``counts``, ``population`` and the
-    ``sensitive`` histograms, shape ``(classes, cells)``, are sums over the class; ``overall`` has the histograms,
-    shape ``(cells,)``, that closeness compares to: of all rows that count, suppressed ones included.  The first
-    ``declared[name]`` cells of a histogram are values, those after them stand for missing and unknown ones; without
-    an entry all cells are values.
+    ``members`` has one tuple of the microdata per class.  ``counts``, ``population`` and the ``sensitive`` histograms,
+    shape ``(classes, cells)``, are sums over the class.  ``overall`` has the histograms, shape ``(cells,)``, that
+    closeness compares with, including suppressed rows.  The first ``declared[name]`` cells of a histogram are values;
+    later cells are missing and unknown values.  Default: all cells are values.
     """
 
     members: Integers
@@ -45,33 +44,33 @@ class Classes:
 
     @property
     def people(self) -> Integers | None:
-        """The number of people in the population of each class, or of its different units."""
+        """The number of people, or of different units, of each class in the population."""
         units = self.units
         return self.population if units is None or units.people is None else units.people.counts
 
     def or_empty(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return ``mask``, with True for classes without rows: nothing of them is published."""
+        """Return ``mask`` with True for classes without rows, because none of their rows is published."""
         result: NDArray[np.bool_] = mask | (self.counts == 0)
         return result
 
     def having(self, name: str) -> Integers:
-        """Return how many of each class have each value of a sensitive attribute, shape ``(classes, cells)``.
+        """Return how many rows or units of each class have each sensitive value, shape ``(classes, cells)``.
 
         A unit with several values counts for each.
         """
         return self.sensitive[name] if self.units is None else self.units.values[name].having
 
     def declaring(self, name: str) -> Integers:
-        """Return how many of each class have a declared value of a sensitive attribute."""
+        """Return how many rows or units of each class have a declared sensitive value."""
         most = self.values(name)
         if self.units is None:
             return np.asarray(self.sensitive[name][:, :most].sum(axis=1))
         return self.units.values[name].among(most).holders
 
     def dealt(self, name: str) -> tuple[Integers, Integers]:
-        """Return how many of each class count under each value, over all cells and over the declared values alone.
+        """Return the counts per value of each class, over all cells and over the declared values alone.
 
-        A unit with several values counts under one of them: see :attr:`UnitValues.dealt`.
+        A unit with several values counts for one of them: see :attr:`UnitValues.dealt`.
         """
         most = self.values(name)
         if self.units is None:
@@ -82,7 +81,7 @@ class Classes:
     def shares(self, name: str) -> tuple[Reals, Reals]:
         """Return the share of each class that has each value, ``(classes, cells)``, and of the table, ``(cells,)``.
 
-        Shares of units that have several values come to more than one.
+        The shares of a class sum to more than one if units have several values.
         """
         if self.units is None:
             return _shares(self.sensitive[name]), _shares(self.overall[name][None])[0]
@@ -91,7 +90,7 @@ class Classes:
         return values.having / np.maximum(values.holders[:, None], 1), table_shares[0]
 
     def distributions(self, name: str) -> tuple[Reals, Reals]:
-        """Return ``shares`` with each unit divided equally over its values, so that they add up to one."""
+        """Return ``shares`` with each unit divided equally over its values, so that they sum to one."""
         if self.units is None:
             return self.shares(name)
         return _shares(self.units.values[name].divided), _shares(self.units.overall[name].divided)[0]
@@ -103,7 +102,7 @@ class Classes:
         return int(self.units.overall[name].holders.sum())
 
     def values(self, name: str) -> int:
-        """Return the number of declared values of a sensitive attribute, the first of its cells."""
+        """Return the number of declared values of a sensitive attribute, which are its first cells."""
         return self.declared.get(name, self.sensitive[name].shape[1])
 
     def part(self, which: Integers) -> Classes:
@@ -118,7 +117,7 @@ class Classes:
         )
 
     def merge(self, grouping: KeyClasses) -> Classes:
-        """Merge classes, one for each group of them."""
+        """Return the merged classes, one per group."""
         return replace(
             self,
             members=self.members[grouping.members],
@@ -130,7 +129,7 @@ class Classes:
 
 
 def finest(data: Microdata) -> Classes:
-    """Return the table as it is, each tuple a class of its own."""
+    """Return the unchanged table, with each tuple as a class."""
     return Classes(
         members=np.arange(len(data.counts)),
         counts=data.counts,
@@ -160,6 +159,6 @@ def _finest_units(data: Microdata, held: TupleUnits) -> UnitClasses:
 
 
 def _shares(histogram: Integers | Reals) -> Reals:
-    """Return the shares of the cells of each row of a histogram; zeros where it is empty."""
+    """Return the shares of the cells of each row of a histogram; zeros if the row is empty."""
     totals = histogram.sum(axis=1, keepdims=True)
     return np.asarray(histogram / np.where(totals > 0, totals, 1))

@@ -1,12 +1,10 @@
-"""Criteria on how far a class's sensitive values are from the whole table's.
+"""Criteria on the distance between the sensitive values of a class and of the whole table.
 
-The table is all rows that count: those that the domain describes and the unit's bound keeps, whether they are published
-or suppressed.
+The table has all rows that count: rows within the domain and within the bound of their unit, including suppressed rows.
 
-If units are counted, one of them may have several values.  Delta-disclosure and beta-likeness look at each value by
-itself: the share of a class is that of its units that have the value in any row, as this is how likely the attacker
-holds it to be of a unit in the class.  T-closeness moves one mass for each unit, whatever its rows: a unit of several
-values is divided equally over them.
+A unit may have several values.  Delta-disclosure and beta-likeness test each value separately.  They use the share of
+units that have the value in any row, which is the attacker's belief about a unit of the class.  T-closeness moves one
+mass per unit, divided equally over the unit's values.
 """
 
 from __future__ import annotations
@@ -36,15 +34,15 @@ class GroundDistance(StrEnum):
     """A ground distance of t-closeness."""
 
     EQUAL = "equal"  # any two cells are at distance 1
-    ORDERED = "ordered"  # neighbours in the declared order are at distance 1 / (declared values - 1)
+    ORDERED = "ordered"  # neighbors in the declared order are at distance 1 / (declared values - 1)
 
 
 @dataclass(frozen=True)
 class TCloseness(Criterion):
     """Earth mover's distance between a class and the table is at most t (Li, Li, Venkatasubramanian 2007).
 
-    In the ordered distance only declared values are in order; a cell for missing or unknown values is at distance 1
-    from every other cell.  The distance is convex, so two classes that hold merge into one that holds.
+    In the ordered distance only declared values are ordered.  A cell for missing or unknown values is at distance 1
+    from every other cell.  The distance is convex, so the union of two classes that satisfy the criterion satisfies it.
     """
 
     t: float
@@ -87,7 +85,7 @@ class TCloseness(Criterion):
 class DeltaDisclosure(Criterion):
     """|log(p / q)| < delta for every value, p its share in the class and q in the table (Brickell, Shmatikov 2008).
 
-    A value of the table that a class lacks makes the class fail.
+    A class fails if it lacks a value that the table has.
     """
 
     delta: float
@@ -116,7 +114,7 @@ class DeltaDisclosure(Criterion):
 
 @dataclass(frozen=True)
 class BasicBetaLikeness(Criterion):
-    """No value is more than beta times likelier, (p - q) / q <= beta (Cao and Karras 2012)."""
+    """No value is more than beta times likelier than in the table, (p - q) / q <= beta (Cao and Karras 2012)."""
 
     beta: float
     sensitive: str = field()
@@ -142,7 +140,9 @@ class BasicBetaLikeness(Criterion):
 
 @dataclass(frozen=True)
 class EnhancedBetaLikeness(Criterion):
-    """(p - q) / q <= min(beta, -log q) for every value: frequent values may gain less (Cao and Karras 2012)."""
+    """(p - q) / q <= min(beta, -log q) for every value: the limit is lower for frequent values (Cao and Karras
+    2012).
+    """
 
     beta: float
     sensitive: str = field()
@@ -168,13 +168,13 @@ class EnhancedBetaLikeness(Criterion):
 
 
 def _moved_in_order(gap: Reals, declared: int) -> Reals:
-    """Return the earth mover's distance of each class, if the first ``declared`` cells are in order.
+    """Return the earth mover's distance of each class if the first ``declared`` cells are ordered.
 
-    A cell outside the order is at distance 1 from all, and no two cells are farther apart: its surplus goes to where
-    there is none outside first, then to the declared values, wherever that leaves least to carry along the order.
-    If the declared values have a surplus in all, some R(i) of it leaves the order up to value i: R rises from 0 to the
-    surplus and costs the sum of |G(i) - R(i)|, G the gaps added up.  The best R takes no other values than 0, the
-    surplus and those of G.
+    A cell outside the order is at distance 1 from all cells, the largest distance.  Its surplus first fills deficits
+    outside the order, then declared values, so that the least mass moves along the order.  If the declared values have
+    a total surplus, an amount R(i) of it leaves the order up to value i.  R rises from 0 to the surplus and costs the
+    sum of |G(i) - R(i)|, where G is the cumulated gap.  The best R takes only the values 0, the surplus, and values of
+    G.
     """
     inside, outside = gap[:, :declared], gap[:, declared:]
     apart = np.maximum(np.maximum(outside, 0).sum(axis=1), np.maximum(-outside, 0).sum(axis=1))
@@ -195,10 +195,10 @@ def _moved_in_order(gap: Reals, declared: int) -> Reals:
 
 
 def _least_work(gaps: Sequence[Amount]) -> Amount:
-    """Return the least steps that even out gaps along an order, if the surplus of all may leave anywhere.
+    """Return the least steps that balance gaps along an order, if their surplus may leave at any value.
 
-    What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
-    sequence is an isotonic regression, solved with a heap.
+    The amount that has left rises from zero to the surplus.  The best such sequence is an isotonic regression of the
+    cumulated gaps, computed with a heap.
     """
     surplus = sum(gaps)
     if surplus < 0:
@@ -215,9 +215,9 @@ def _least_work(gaps: Sequence[Amount]) -> Amount:
 
 
 def _pairs(tally: ClassTally, sensitive: str, *, divided: bool = False) -> tuple[list[tuple[Amount, Amount]], int]:
-    """Return each cell's share in the class and in the table, both times the product of sizes, and the product.
+    """Return each cell's share in the class and in the table, multiplied by the product of sizes, and the product.
 
-    A unit of several values counts for each, or is ``divided`` over them.
+    A unit of several values counts for each value, or is ``divided`` over them.
     """
     held, table = tally.values[sensitive], tally.table[sensitive]
     both = (held.divided, table.divided) if divided else (held.having, table.having)

@@ -1,25 +1,24 @@
-"""Criteria for classes that are safe to publish, and those on the size of a class.
+"""The interface of criteria for classes that are safe to publish, and the criteria on the size of a class.
 
-A criterion looks at one class at a time.  It declares two properties that a search may prune with:
+A criterion tests one class at a time.  It declares two properties that a search may prune with:
 
-* ``monotone``: two classes that hold merge into one that holds, so a table that holds keeps holding when
-  it is generalized further;
-* ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalizing
-  further never suppresses more rows.
+* ``monotone``: the union of two classes that satisfy the criterion satisfies it, so a table that satisfies it still
+  does after further generalization;
+* ``monotone_with_suppression``: a class that satisfies the criterion still does after any merge, so further
+  generalization never suppresses more rows.
 
-A class is counted in units where the domain names them (``CountedIn.UNITS``): a unit with several rows counts once.
-Both properties are proven of classes that add up when they merge.  Units add up if each has rows of one tuple only and
-one value of the sensitive attribute: then they are to their class what rows are.  Otherwise a unit of both classes
-counts once in their union, and may have other values there.  ``monotone_with_spread`` says that both properties hold
-all the same.  They do for a least number of units, as a union has no fewer units than either class.  No other
-criterion has them: it may lose by a merge what both classes had, so a search must not prune with it.
+A class counts units if the domain names them (``CountedIn.UNITS``): a unit with several rows counts once.  Both
+properties are proven for classes whose counts add up in a merge.  Units add up if each has rows of one tuple only and
+one value of the sensitive attribute.  Otherwise a unit of both classes counts once in their union, and may have other
+values there.  ``monotone_with_spread`` states that both properties hold nevertheless.  They hold for a minimum number
+of units, because a union has at least as many units as either class.  No other criterion has them, so a search must not
+prune with it.
 
-A criterion is written twice.  ``safe_classes`` checks all classes at once, in floating point, for the search.
-``is_safe`` checks one class in whole numbers, by the definition, before anything is published.  Neither calls the
-other, and they share no arithmetic.
+A criterion is implemented twice.  ``safe_classes`` tests all classes at once, in floating point, for the search.
+``is_safe`` tests one class in exact integers, by the definition, before anything is published.  The two share no code.
 
-Cells for missing and unknown values never count in a class's favour: diversity has to hold with them and among the
-declared values alone, and in t-closeness they are as far from any value as two values can be.
+Cells for missing and unknown values never make a class look safer.  Diversity must hold with them and among the
+declared values alone.  In t-closeness they are at the largest distance from any value.
 """
 
 from __future__ import annotations
@@ -54,19 +53,20 @@ Mask = NDArray[np.bool_]
 class CountedIn(StrEnum):
     """The things that a criterion counts in a class."""
 
-    UNITS = "units"  # different units, where the domain names them by an id; otherwise every row is a unit
+    UNITS = "units"  # different units, if the domain names them by an id; otherwise every row is a unit
     ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class Criterion(ABC):
-    """A condition on a class, with the attacker it answers to; a class without rows satisfies all but one.
+    """A condition on a class, with its attacker model.  Classes without rows satisfy every criterion except
+    delta-presence.
 
-    A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.  The types of fields are ``int``,
-    ``float``, ``Fraction`` (which takes ``int`` and ``float`` too), ``str``, an enum of ``StrEnum``, and one of these
-    ``| None`` with the default None.  A ``population`` is a ``SparseTable``, which text cannot hold.  Other types are
-    refused when the class is made, as a saved recoding could not be applied.  The contract checks that each value has
-    the type of its field; ``_check_values`` refuses values that are out of range.
+    A criterion is a frozen dataclass.  Its text is its ``name`` and its fields.  Fields have the types ``int``,
+    ``float``, ``Fraction`` (which accepts ``int`` and ``float`` too), ``str``, an enum of ``StrEnum``, or one of these
+    ``| None`` with default None.  A ``population`` is a ``SparseTable``, which has no text form.  Other types are
+    refused when the class is defined, because a saved recoding could not be applied.  The base class checks that each
+    value has the type of its field; ``_check_values`` refuses values that are out of range.
     """
 
     count: CountedIn = field(default=CountedIn.UNITS, kw_only=True)
@@ -76,32 +76,32 @@ class Criterion(ABC):
     monotone: ClassVar[bool] = True
     monotone_with_suppression: ClassVar[bool] = False
     monotone_with_spread: ClassVar[bool] = False
-    spares_empty: ClassVar[bool] = True  # nothing is published of a class without rows
+    spares_empty: ClassVar[bool] = True  # no row of an empty class is published
     field_types: ClassVar[Mapping[str, Any]]
 
     if TYPE_CHECKING:
 
         @property
         def sensitive(self) -> str | None:
-            """The sensitive attribute that is protected, or None."""
+            """The protected sensitive attribute, or None."""
 
         @property
         def population(self) -> SparseTable | None:
-            """The population that classes are compared with, or None."""
+            """The population to compare classes with, or None."""
 
         @property
         def least_rows(self) -> int:
-            """The least rows that a class needs, if it has any, to satisfy the criterion."""
+            """The minimum rows of a nonempty class that satisfies the criterion."""
 
-    else:  # a class whose field has one of these names says ``field()``, or this would be the field's default
+    else:  # a subclass field with one of these names needs ``field()``, or the property would be its default
         sensitive = population = None
         least_rows = 1
 
     def __init_subclass__(cls) -> None:
-        """Refuse a class whose fields would be unchecked, have a default by accident, or not be read back from text.
+        """Refuse a subclass whose fields have no check, an accidental default, or no text form.
 
         Raises:
-            TypeError: the class is wrong.
+            TypeError: the definition is invalid.
         """
         super().__init_subclass__()
         hints = {name: hint for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar}
@@ -143,7 +143,7 @@ class Criterion(ABC):
             domain.index(self.sensitive)
 
     def state(self, domain: Domain) -> str:  # noqa: ARG002 -- for criteria that name a value
-        """State the criterion in the words of a domain."""
+        """Return the criterion in words, with labels of a domain."""
         return str(self)
 
     def safe_classes(self, classes: Classes) -> Mask:
@@ -152,7 +152,7 @@ class Criterion(ABC):
         return classes.or_empty(held) if self.spares_empty else held
 
     def is_safe(self, tally: ClassTally) -> bool:
-        """Return whether a class satisfies the criterion, by its definition."""
+        """Return whether a class satisfies the criterion, by its definition in exact integers."""
         return (self.spares_empty and tally.rows == 0) or self._is_safe(tally)
 
     @abstractmethod
@@ -163,7 +163,7 @@ class Criterion(ABC):
 
     @classmethod
     def parse_field(cls, name: str, text: str) -> Any:  # noqa: ANN401 -- of the field's type
-        """Return the value of a field that text gives, by the type that the field is declared with.
+        """Parse the value of a field by its declared type.
 
         Raises:
             InputError: the text is no value of that type.
@@ -187,7 +187,7 @@ class Criterion(ABC):
 class KAnonymity(Criterion):
     """Every class has at least k rows (Samarati and Sweeney 1998), or different units.
 
-    An attacker looks for a unit, so k rows of one unit hide nothing.
+    An attacker searches for a unit, so k rows of one unit would hide nothing.
     """
 
     k: int
@@ -219,7 +219,7 @@ class KAnonymity(Criterion):
 class KMap(Criterion):
     """Every published class has at least k people in the population (Sweeney 2001).
 
-    People are the different units of the population, or its rows where it names no units.
+    People are the different units of the population, or its rows if it names no units.
     """
 
     k: int
@@ -248,8 +248,8 @@ class KMap(Criterion):
 class DeltaPresence(Criterion):
     """The share of a class's population that is in the table lies in ``[low, high]`` (Nergiz et al. 2007).
 
-    A class with people but without rows fails for ``low`` above zero, and suppression cannot cure it.  The share is of
-    units, if units are counted: the attacker asks of a unit whether any of its rows is there.
+    A class with people but without rows fails for ``low`` above zero, and suppression cannot repair it.  The share is a
+    share of units if units are counted: the attacker asks whether any row of a unit is in the table.
     """
 
     low: Fraction
@@ -257,7 +257,7 @@ class DeltaPresence(Criterion):
     population: SparseTable = field()
 
     name: ClassVar[str] = "delta-presence"
-    spares_empty: ClassVar[bool] = False  # that nobody of a class is in the table is told by its absence
+    spares_empty: ClassVar[bool] = False  # the absence of a class shows that none of its people is in the table
     attacker: ClassVar[str] = "knows a person of the population and asks whether they are in the table"
 
     def _check_values(self) -> None:
@@ -287,14 +287,14 @@ def safe(criteria: Sequence[Criterion], classes: Classes) -> Mask:
 
 
 CRITERIA_WANTED = "criteria are a list, such as [KAnonymity(10)]"
-"""What a caller who handed over something else is told."""
+"""Error message for an argument that is not a list of criteria."""
 
 
 def at_least(name: str, value: float, least: float) -> None:
     """Refuse a parameter below its least value, or NaN.
 
     Raises:
-        InputError: it is.
+        InputError: the parameter is below its least value, or NaN.
     """
     if not value >= least:
         raise InputError(f"{name} must be at least {least}, not {value}", culprit=value)

@@ -1,13 +1,13 @@
-"""Criteria on how many sensitive values a class has: l-diversity and (alpha, k)-anonymity.
+"""Criteria on the sensitive values of a class: l-diversity and (alpha, k)-anonymity.
 
-Whoever knows that a person's value is recorded reads a class without its missing and unknown ones.  So each criterion
-has to hold both ways: with the cells for those as values of their own, and among the declared values alone.
+An attacker may know that a person's value is recorded, and then ignores missing and unknown values.  So each criterion
+must hold twice: with missing and unknown values as separate values, and among the declared values alone.
 
-If units are counted, one of them may have several values in a class.  For l-diversity it counts under one: the value
-that most units of the class have takes all of them, then the value that most of the rest have takes these, and so on.
-An attacker who names the first value is right for as many units as can be, and what else these units have cannot make
-the class look more diverse: ten patients who all have flu and fever are not two-diverse.  For (alpha, k)-anonymity a
-unit counts for each of its values, as the share that has a value is what the attacker learns of it.
+A unit may have several values in a class.  For l-diversity it counts for one of them.  The value that most units have
+takes all of these units.  The value that most remaining units have takes those, and so on.  An attacker who guesses the
+first value is right for as many units as possible, and other values of these units do not add diversity.  Ten patients
+who all have flu and fever are not two-diverse.  For (alpha, k)-anonymity a unit counts for each of its values, because
+the attacker learns the share that has a value.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sfumato.domain.hierarchy.levels import Integers
 from sfumato.errors import InputError
 
 ATTACKER = "finds a person's class and reads off their sensitive value"
-ROUNDING = 1e-12  # sums of logarithms and quotients carry this much rounding, in either direction
+ROUNDING = 1e-12  # tolerance for rounding of sums of logarithms and quotients, in either direction
 
 
 @dataclass(frozen=True)
 class DistinctDiversity(Criterion):
-    """Every class has at least l different declared values of the sensitive attribute, each of other units."""
+    """Every class has at least l different declared sensitive values, each from different units."""
 
     l: int  # noqa: E741 - the field's name
     sensitive: str = field()
@@ -61,8 +61,8 @@ class DistinctDiversity(Criterion):
 class EntropyDiversity(Criterion):
     """The entropy of the sensitive attribute in a class is at least log l (Machanavajjhala et al. 2007).
 
-    Entropy is concave, so two classes that hold merge into one that holds; a class that fails may pull a
-    class that holds below the bound.
+    Entropy is concave, so the union of two classes that satisfy the criterion satisfies it.  A class that fails may
+    spoil a class that it is merged with.
     """
 
     l: float  # noqa: E741 - the field's name
@@ -98,7 +98,7 @@ class EntropyDiversity(Criterion):
 
 @dataclass(frozen=True)
 class RecursiveDiversity(Criterion):
-    """The most frequent value occurs less than c times as often as the l-th and rarer ones together.
+    """The most frequent value occurs less than c times as often as the l-th and all rarer values together.
 
     Recursive (c, l)-diversity (Machanavajjhala et al. 2007): r1 < c (r_l + ... + r_m), r in descending order.
     """
@@ -135,9 +135,9 @@ class RecursiveDiversity(Criterion):
 
 @dataclass(frozen=True)
 class AlphaK(Criterion):
-    """At least k rows or units, and no sensitive value of more than a share alpha of them (Wong et al. 2006).
+    """At least k rows or units, and no sensitive value in more than a share alpha of them (Wong et al. 2006).
 
-    ``code`` restricts the second part to one value of the sensitive attribute: 0 is the first that the domain declares.
+    ``code`` restricts the second part to one value of the sensitive attribute: 0 is the first declared value.
     """
 
     alpha: Fraction
@@ -156,7 +156,7 @@ class AlphaK(Criterion):
             at_least("code", self.code, 0)
 
     def check_domain(self, domain: Domain) -> None:
-        """Refuse a domain without the sensitive attribute, or without the watched value."""
+        """Refuse a domain without the sensitive attribute, or without the value ``code``."""
         super().check_domain(domain)
         size = domain[self.sensitive].size
         if self.code is not None and self.code >= size:
@@ -166,7 +166,7 @@ class AlphaK(Criterion):
             )
 
     def state(self, domain: Domain) -> str:
-        """State the criterion with the label of the watched value."""
+        """Return the criterion in words, with the label of the value ``code``."""
         if self.code is None:
             return str(self)
         return self._worded(f" (its value {domain[self.sensitive].label(self.code)!r} alone)")
@@ -186,7 +186,7 @@ class AlphaK(Criterion):
             elif self.code < histogram.shape[1]:
                 watched = histogram[:, self.code]
             else:
-                continue  # a cell for missing or unknown values: it has no share among the declared ones
+                continue  # cells for missing or unknown values are not among the declared ones
             rare &= watched * exact.denominator <= exact.numerator * total
         return rare
 
@@ -209,6 +209,6 @@ class AlphaK(Criterion):
 
 
 def dealt_both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
-    """Return how many count under each cell of a class, and under each of its declared values alone."""
+    """Return the counts under each cell of a class, and under each of its declared values alone."""
     held = tally.values[sensitive]
     return held.dealt, held.among(tally.declared[sensitive]).dealt

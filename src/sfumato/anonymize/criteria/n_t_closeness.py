@@ -1,4 +1,4 @@
-"""(n, t)-closeness: only small classes have to be close to the table."""
+"""The criterion (n, t)-closeness: only small classes have to be close to the table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sfumato.anonymize.criteria.tally import ClassTally
 
 @dataclass(frozen=True)
 class NTCloseness(Criterion):
-    """A class has n rows (or units), or is at most t from a table that has n (Li, Li, Venkatasubramanian 2010).
+    """A class has n rows (or units), or is within distance t of a table that has n (Li, Li, Venkatasubramanian 2010).
 
-    By the definition, a class is close to some natural set of at least n rows around it.  Two sets are tried here: the
-    class itself, whose distance is 0, and the table.  So each class that holds satisfies the definition; the converse
-    fails if only a set between the two is close.
+    By the definition, a class is close to some natural superset of at least n rows.  This implementation tries two
+    sets: the class, at distance 0, and the table.  So each class that passes satisfies the definition.  A class that is
+    close only to a set between the two fails here.
 
-    The criterion is monotone: the union of a class of n rows with another has n rows, and the union of two classes
-    that are at most t from the table is at most t from it, because the distance is convex.
+    The criterion is monotone.  The union of a class of n rows with another class has n rows.  The union of two classes
+    within distance t of the table is within distance t, because the distance is convex.
     """
 
     n: int

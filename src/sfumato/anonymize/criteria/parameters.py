@@ -1,4 +1,4 @@
-"""Parameters of criteria: the types that fields may have, the check of a value, and the form as text."""
+"""Parameters of criteria: the allowed types of fields, the check of a value, and the text form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMS: Final[dict[type, str]] = {
     SparseTable: "a population, as sf.anonymize.population counts it",
 }
 _ASSIGNMENT = re.compile(r'([^=,]*)(?:=(?:"((?:[^"]|"")*)"(?=\s*(?:,|\Z))|([^,]*)))?\s*(?:,|\Z)')
-_LARGE_EXPONENT = re.compile(r"e[+-]?[\d_]{4}", re.IGNORECASE)  # Fraction would compute the whole number
+_LARGE_EXPONENT = re.compile(r"e[+-]?[\d_]{4}", re.IGNORECASE)  # Fraction would expand the whole number
 
 
 def split_optional(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401 -- a type or a union
@@ -35,12 +35,12 @@ def split_optional(hint: Any) -> tuple[Any, bool]:  # noqa: ANN401 -- a type or 
 
 
 def is_supported(kind: object) -> bool:
-    """Return whether a field may have this type: each of its values equals the one that is read from its text."""
+    """Return whether a field may have this type: parsing the text of a value returns an equal value."""
     return kind in FORMS or (isinstance(kind, type) and issubclass(kind, StrEnum))
 
 
 def check_value(value: object, hint: Any, name: str) -> Any:  # noqa: ANN401 -- of the field's type
-    """Return the value of a field, with NumPy's numbers as Python's own.
+    """Return the value of a field, with NumPy numbers converted to Python numbers.
 
     Raises:
         InputError: the value is of another type. The message starts with ``name``.
@@ -66,7 +66,7 @@ def check_value(value: object, hint: Any, name: str) -> Any:  # noqa: ANN401 -- 
 
 
 def parse_value(text: str, hint: Any, name: str) -> Any:  # noqa: ANN401 -- of the field's type
-    """Return the value of a field that text gives.
+    """Parse the text of a field.
 
     Raises:
         InputError: the text is no value of the field's type. The message starts with ``name``.
@@ -82,7 +82,7 @@ def parse_value(text: str, hint: Any, name: str) -> Any:  # noqa: ANN401 -- of t
 
 
 def spell_parameters(values: dict[str, object]) -> str:
-    """Return parameters as text, with quotes around values that could not be read back without.
+    """Return parameters as text, with quotes around values that need them.
 
     >>> spell_parameters({"l": 2, "sensitive": "ill,ness"})
     'l=2,sensitive="ill,ness"'
@@ -91,7 +91,7 @@ def spell_parameters(values: dict[str, object]) -> str:
 
 
 def split_parameters(text: str) -> dict[str, str]:
-    """Return the parameters of a text, the inverse of ``spell_parameters``.
+    """Parse the parameters of a text, the inverse of ``spell_parameters``.
 
     Raises:
         InputError: a parameter is given twice.
@@ -104,7 +104,7 @@ def split_parameters(text: str) -> dict[str, str]:
         name, quoted, plain = match.groups()
         name = name.strip()
         if not name and quoted is None and plain is None:
-            continue  # a comma too many
+            continue  # skip a superfluous comma
         if name in result:
             raise InputError(f"{name!r} is given twice: {text}", culprit=text)
         result[name] = (plain or "").rstrip() if quoted is None else quoted.replace('""', '"')

@@ -1,4 +1,4 @@
-"""One class counted again in whole numbers, by the definitions; shares nothing with what the search counts."""
+"""Counts of one class in exact integers, for the verification by definition. It shares no code with the search."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 ValueSets = Mapping[frozenset[int], int]
-"""How many units have just these several values."""
+"""The number of units per set of several values."""
 
 
 @dataclass(frozen=True)
 class ValueTally:
-    """The number of rows or units with each value of a sensitive attribute, counted again.
+    """The number of rows or units with each value of a sensitive attribute.
 
-    ``cells`` count those with one value, and ``several`` the units with more.
+    ``cells`` counts rows or units with one value, and ``several`` counts units with more.
     """
 
     cells: Sequence[int]
@@ -33,7 +33,7 @@ class ValueTally:
 
     @property
     def divided(self) -> list[Fraction | int]:
-        """The numbers of units with each value, a unit being divided equally over its values."""
+        """The numbers of units with each value, with each unit divided equally over its values."""
         sets = self.several.items()
         return [
             alone + sum(Fraction(many, len(held)) for held, many in sets if cell in held)
@@ -53,7 +53,9 @@ class ValueTally:
 
     @property
     def dealt(self) -> list[int]:
-        """The numbers that count under each value: the most frequent takes all units that have it, and so on."""
+        """The numbers of units under each value, each unit under one: the most frequent value takes all of its units
+        first.
+        """
         result, rest = list(self.cells), self
         while rest.several:
             frequent = rest.having
@@ -66,10 +68,10 @@ class ValueTally:
 
 @dataclass(frozen=True)
 class ClassTally:
-    """One class, counted again: its rows, its units, its people in the population, and its sensitive values.
+    """The counts of one class: its rows, its units, its people in the population, and its sensitive values.
 
-    ``table`` has the same values over all rows that count; the first ``declared[name]`` of the cells are declared.
-    Where rows are counted, ``size`` is their number.
+    ``table`` has the same values over all rows that count; the first ``declared[name]`` cells are declared. If rows are
+    counted, ``size`` is the number of rows.
     """
 
     rows: int

@@ -1,1 +1,1 @@
-"""From a request to rows that were counted again."""
+"""Anonymized releases: requests, recodings, and rows that are verified by a recount."""

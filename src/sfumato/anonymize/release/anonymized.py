@@ -1,4 +1,4 @@
-"""An anonymized release: rows, the recoding that made them, and what is and is not promised."""
+"""An anonymized release: its rows, its recoding, and its guarantee."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from sfumato.vault.vault import Vault
 class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
     """An anonymized table.
 
-    ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
-    Write the rows once: where rows of one tuple are dealt to several classes, each writing deals anew.
+    ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.  Write the
+    rows once: if rows of one tuple are split over several classes, each write assigns them at random again.
     """
 
     recoding: Recoding
@@ -50,17 +50,17 @@ class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
 
     @property
     def headline(self) -> str:
-        """The method, the published and suppressed rows, and the classes."""
+        """The method, the published rows, and the classes."""
         rows, suppressed = self.facts["rows"], self.facts["suppressed"]
         left = f"{rows - suppressed:,} of {pluralize(rows, 'row')} in {pluralize(self.facts['classes'], 'class')}"
         return f"{left} by {self.provenance['method']}"
 
-    @cached_property  # each rewriting deals the rows of a tuple anew
+    @cached_property  # each rewrite assigns the rows of a tuple at random again
     def rows(self) -> ReleasedRows:
-        """The rows in random order: quasi-identifiers as text, then the kept columns as they are.
+        """The rows in random order: quasi-identifiers as text, then the unchanged columns.
 
         Raises:
-            InfeasibleError: the rows are not those that were verified.
+            InfeasibleError: the rows differ from the verified classes.
         """
         return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.recount, self.unchanged))
 
@@ -72,19 +72,19 @@ class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
         return self.to_html() + self.rows._repr_html_()
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
+        """Write the rows to a .parquet or .csv file in batches.  The file gets its name after verification.
 
         Raises:
-            InputError: another ending, a folder that does not exist, or a file that does.
-            InfeasibleError: the rows are not those that were verified.
+            InputError: the ending is another one, the folder does not exist, or the file exists.
+            InfeasibleError: the rows differ from the verified classes.
         """
         write(self.source, self.decision, self.unchanged, path, overwrite=overwrite)
 
     def save_recoding(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Save the recoding as JSON, to apply it to new rows.
+        """Save the recoding as JSON, to apply it to other rows.
 
         Raises:
-            InputError: a folder that does not exist, or a file that does.
+            InputError: the folder does not exist, or the file exists.
         """
         save_text(path, self.recoding.dumps(), overwrite=overwrite)
 
@@ -92,14 +92,14 @@ class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
 def disclose(
     vault: Vault, request: AnonymizationRequest, unchanged: UnchangedColumns, decide: Callable[[], Decision]
 ) -> Anonymized:
-    """Decide, write to the journal, and hand out the rows; refuse what cannot be done before the journal is touched.
+    """Decide on a recoding, write it to the journal, and return the release.  Refusals come before the journal entry.
 
-    The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
-    with other kept columns it is another release of the same classes, and has an entry of its own.
+    The decision is a function of the table and the request, so a repeated request gives the same classes.  With other
+    unchanged columns it is another release of the same classes, with its own entry.
 
     Raises:
-        InputError: a kept column that names a person, or that the domain does not describe, is nearly unique or free
-            text, unless it is kept anyway; or the same was released before with another recoding.
+        InputError: an unchanged column names a person, is not in the domain, is nearly unique or is free text, unless
+            it is kept anyway; or the same was released before with another recoding.
     """
     names = [each.name for each in request.quasi]
     raw = unchanged.besides(names)
@@ -155,7 +155,7 @@ def _published_unchecked(unchanged: UnchangedColumns) -> str:
 
 
 def _stopped(facts: Mapping[str, Any]) -> str:
-    """Return a clause that says that the clock ended the search; empty otherwise."""
+    """Return a clause that states that the time limit ended the search; empty if it did not."""
     search = facts.get("search")
     return f", where the search was stopped after {search['seconds']:g} s" if search and search["stopped"] else ""
 
@@ -163,10 +163,11 @@ def _stopped(facts: Mapping[str, Any]) -> str:
 def homogeneous_rows(
     source: Recodable, request: AnonymizationRequest, recode: Recode, unchanged: Sequence[str]
 ) -> dict[str, int]:
-    """Count, for each unchanged column that the domain describes, the published rows in classes with one value.
+    """Count, for each unchanged column in the domain, the published rows in classes with a single value.
 
-    Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
-    several classes, at least so many.  If units are counted, classes with one value that all their units have.
+    An attacker who finds a person's class learns this value, whatever the size of the class.  If a method splits equal
+    rows over several classes, the count is a lower bound.  If units are counted, a class counts if all of its units
+    have the value.
     """
     described = [name for name in unchanged if name in source.domain.names]
     tables = {name: counted_groups(source, (*recode.attributes, name), request.criteria) for name in described}
@@ -186,10 +187,10 @@ def _homogeneous(facts: Mapping[str, Any]) -> str:
 
 
 def rewritten(source: Recodable, recode: Recode, recount: Recount, unchanged: Sequence[str]) -> pa.Table:
-    """Return the rewritten rows after counting them again.
+    """Return the rewritten rows after a recount.
 
     Raises:
-        InfeasibleError: they are not those that were verified.
+        InfeasibleError: the rows differ from the verified classes.
     """
     rows = reveal(source.recoded(recode, tuple(unchanged)))
     refuse_different(rows.to_batches(), recount)
@@ -199,11 +200,11 @@ def rewritten(source: Recodable, recode: Recode, recount: Recount, unchanged: Se
 def write(
     source: Recodable, decision: Decision, unchanged: Sequence[str], path: str | Path, *, overwrite: bool
 ) -> None:
-    """Write the rows to a file that gets its name when they were counted again.
+    """Write the rows to a file that gets its name after a recount.
 
     Raises:
-        InputError: another ending than .parquet or .csv, a folder that does not exist, or a file that does.
-        InfeasibleError: the rows are not those that were verified.
+        InputError: the ending is not .parquet or .csv, the folder does not exist, or the file exists.
+        InfeasibleError: the rows differ from the verified classes.
     """
     target = Path(path)
     writable(target, overwrite=overwrite)
@@ -218,7 +219,7 @@ def write(
             written = reveal(source.written(typed, names))
             refuse_different(written, decision.recount)
             if typed.is_dir():
-                partial.unlink()  # a directory takes no file's place
+                partial.unlink()  # a file cannot replace a directory
             typed.replace(partial)
         finally:
             discard(typed)
@@ -227,21 +228,21 @@ def write(
 
 
 def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str | Keep] = ()) -> Anonymized:
-    """Rewrite the rows of a table as a saved recoding says.  No differential privacy.
+    """Recode the rows of a table by a saved recoding.  It has no differential privacy.
 
-    Rows whose class the recoding does not keep are suppressed, and so are classes that are not safe among
-    the new rows.  The criteria hold for the new rows by themselves: somebody who is in both tables, or who
-    compares them, may learn more.
+    Rows of classes that the recoding does not publish are suppressed, and so are classes that are not safe among the
+    new rows.  The criteria hold for the new rows alone.  A person in both tables, or an attacker who compares them, is
+    not covered.
 
     Args:
         vault: the new table.
-        recoding: what ``Anonymized.save_recoding`` saved and ``load_recoding`` read.
-        keep: further columns to publish as they are; none of the quasi-identifiers.
+        recoding: from ``Anonymized.save_recoding``, read by ``load_recoding``.
+        keep: further columns to publish unchanged; none of the quasi-identifiers.
 
     Raises:
-        InputError: the recoding does not know a value that the domain declares, or needs a population; or a column
-            is kept that :func:`disclose` refuses.
-        DomainError: the domain does not have a quasi-identifier of the recoding.
+        InputError: the recoding lacks a value that the domain declares, or needs a population; or :func:`disclose`
+            refuses an unchanged column.
+        DomainError: the domain lacks a quasi-identifier of the recoding.
     """
     refuse_no_vault(vault)
     expect(recoding, Recoding, "a recoding is what sf.anonymize.load_recoding reads")

@@ -1,7 +1,7 @@
-"""The decision of a method: how rows are rewritten, the recoding to save, and the facts to publish with it.
+"""The decision of a method: the rewrite of the rows, the recoding to save, and the facts to publish.
 
-Losses are functions of classes and their cells.  Throughout, ``counts`` are rows of the published classes, shape
-``(classes,)``; ``cells`` the loss of each cell, shape ``(classes, attributes)``; ``suppressed`` the rows left out,
+Losses are functions of classes and their cells.  ``counts`` are rows of the published classes, shape ``(classes,)``.
+``cells`` is the loss of each cell, shape ``(classes, attributes)``.  ``suppressed`` is the number of suppressed rows,
 which count as fully lost.
 """
 
@@ -32,9 +32,9 @@ from sfumato.engine.port import Recode
 def loss_metric(counts: Integers, cells: Reals, suppressed: int) -> tuple[float, ...]:
     """Return the LM of each attribute: the mean loss of its cells over all rows (Iyengar 2002).
 
-    The cell loss of a category is (leaves covered - 1) / (leaves - 1), of an interval (width - 1) / (domain
-    width - 1) in integer units, 0 for a raw value, 1 for the top and for every cell of a suppressed row.
-    The table's LM is the sum over attributes.
+    The cell loss of a category is (leaves covered - 1) / (leaves - 1).  That of an interval is (width - 1) / (domain
+    width - 1) in integer units.  It is 0 for an original value, and 1 for the top and for every cell of a suppressed
+    row.  The table's LM is the sum over attributes.
 
     >>> loss_metric(np.array([3, 1]), np.array([[0.0, 0.5], [1.0, 0.5]]), 1)
     (0.4, 0.6)
@@ -42,7 +42,7 @@ def loss_metric(counts: Integers, cells: Reals, suppressed: int) -> tuple[float,
     rows = int(counts.sum()) + suppressed
     result = []
     for column in cells.T:
-        # rows of equal loss are multiplied, not added up one by one: fewer roundings
+        # rows of equal loss are multiplied instead of summed one by one, for fewer roundings
         distinct, place = np.unique(column, return_inverse=True)
         lost = np.bincount(place, weights=counts) * distinct
         result.append((float(lost.sum()) + suppressed) / rows)
@@ -50,10 +50,10 @@ def loss_metric(counts: Integers, cells: Reals, suppressed: int) -> tuple[float,
 
 
 def interval_loss_metric(counts: Integers, widths: Integers, spans: Sequence[int]) -> tuple[float, ...]:
-    """Return the LM of each attribute if cells are intervals of whole numbers and no row is suppressed.
+    """Return the LM of each attribute if cells are intervals of integers and no row is suppressed.
 
-    ``widths`` are greatest minus least value, shape ``(classes, attributes)``, ``spans`` the same of the
-    domain.  Sums stay whole numbers until the one division, so nothing is rounded twice.
+    ``widths`` are greatest minus least value, shape ``(classes, attributes)``; ``spans`` are the same for the domain.
+    Sums stay integers until the one division, so there is only one rounding.
     """
     rows = int(counts.sum())
     return tuple(int(counts @ column) / (span * rows) for column, span in zip(widths.T, spans, strict=True))
@@ -70,10 +70,10 @@ def weighted(losses: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def certainty_penalty(cells: Reals, domain_sizes: Sequence[int | None]) -> Reals:
-    """Return the NCP of each cell (Xu et al. 2006): the share of the domain that it covers, 0 for a raw value.
+    """Return the NCP of each cell (Xu et al. 2006): the share of the domain that it covers, 0 for an original value.
 
-    For categories that is leaves / all leaves, so a little more than the Loss Metric's (leaves - 1) / (all
-    leaves - 1); for intervals (None in ``domain_sizes``) the two are the same.
+    For categories it is leaves / all leaves, slightly more than the Loss Metric's (leaves - 1) / (all leaves - 1).  For
+    intervals (None in ``domain_sizes``) the two are equal.
     """
     result = cells.copy()
     for attribute, size in enumerate(domain_sizes):
@@ -91,7 +91,7 @@ def global_certainty_penalty(counts: Integers, penalties: Reals, suppressed: int
 
 
 def discernibility(counts: Integers, suppressed: int) -> int:
-    """Sum the class sizes of all rows, a suppressed row counting as the table's size (Bayardo, Agrawal 2005).
+    """Sum the class sizes of all rows; a suppressed row counts as the table's size (Bayardo, Agrawal 2005).
 
     >>> discernibility(np.array([3, 1]), 1)
     15
@@ -101,12 +101,12 @@ def discernibility(counts: Integers, suppressed: int) -> int:
 
 
 def average_class_size(counts: Integers, k: int) -> float:
-    """Return the published rows per class, in units of k: 1 is the best possible (LeFevre et al. 2006)."""
+    """Return the published rows per class, in units of k; 1 is the best possible value (LeFevre et al. 2006)."""
     return float(counts.sum() / max(len(counts), 1) / k)
 
 
 def precision(vector: Sequence[int], heights: Sequence[int], *, rows: int, suppressed: int) -> float:
-    """Return Prec: 1 minus the mean share of its hierarchy that a cell climbs (Sweeney 2002).
+    """Return Prec: 1 minus the mean share of the hierarchy that a cell is raised (Sweeney 2002).
 
     >>> precision((1, 0), (4, 1), rows=10, suppressed=0)
     0.875
@@ -122,19 +122,19 @@ def non_uniform_entropy(leaf_counts: Integers, cell_counts: Integers, rows: Inte
     Args:
         leaf_counts: rows of the table with the original value.
         cell_counts: rows of the table with any value that the published cell covers; all rows for a suppressed one.
-        rows: how many rows this happens to.  All three have the same shape.
+        rows: number of rows with this combination.  All three have the same shape.
     """
     used = rows > 0
     return float(rows[used] @ np.log2(cell_counts[used] / leaf_counts[used]))
 
 
-LEFT_OUT = "(left out)"  # the cell of codes that are suppressed by policy
-NOWHERE = -1  # their rank
+LEFT_OUT = "(left out)"  # the cell of codes that a policy suppresses
+NOWHERE = -1  # the rank of such codes
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A verified decision: the classes of ``recount`` are those that the engine will publish, and all are safe."""
+    """A verified decision: all classes of ``recount`` are safe, and the engine publishes exactly these classes."""
 
     recode: Recode
     recoding: Recoding
@@ -149,10 +149,10 @@ class Decision:
 def full_domain_decision(
     lattice: Lattice, vector: Vector, *, request: AnonymizationRequest, domain: Domain, certificate: Certificate | None
 ) -> Decision:
-    """Decide on a full-domain recoding, and verify it.
+    """Return a full-domain decision after its verification.
 
     Raises:
-        InfeasibleError: counted again, a class does not satisfy the criteria.
+        InfeasibleError: in the recount, a class does not satisfy the criteria.
     """
     problem = lattice.problem
     classes, is_safe = lattice.safe_classes(vector)
@@ -186,9 +186,9 @@ def full_domain_decision(
 def applied_decision(
     data: Microdata, recode: Recode, recoding: Recoding, losses: Reals, request: AnonymizationRequest
 ) -> Decision:
-    """Decide on a saved recoding of other rows, without the classes that are not safe among them.
+    """Return a decision for other rows by a saved recoding, without classes that are not safe among them.
 
-    ``losses`` are those of each listed class of ``recode``, shape ``(classes, quasi)``.
+    ``losses`` has the losses of each listed class of ``recode``, shape ``(classes, quasi)``.
     """
     place = _listed(data, recode)
     held = np.flatnonzero(place >= 0)
@@ -217,10 +217,10 @@ def local_decision(
     domain: Domain,
     names: Sequence[tuple[str, ...]] | None = None,
 ) -> Decision:
-    """Decide on a local recoding, whose classes get ``names``, or the labels of their cells.
+    """Return a local decision after its verification.  Classes get ``names``.  Default: the labels of their cells.
 
     Raises:
-        InfeasibleError: counted again, a class does not satisfy the criteria.
+        InfeasibleError: in the recount, a class does not satisfy the criteria.
     """
     low, high = partition.boxes(space)
     described = [space.describe(*ends) for ends in zip(low, high, strict=True)]
@@ -244,7 +244,7 @@ def local_decision(
 
 
 def _listed(data: Microdata, recode: Recode) -> Integers:
-    """Return, for each tuple, the listed class that its rows go to; -1 for none."""
+    """Return the listed class of each tuple's rows; -1 for none."""
     here = [level[column] for level, column in zip(recode.levels, data.codes.T, strict=True)]
     both = [np.concatenate(columns).astype(np.int64) for columns in zip(here, recode.classes.T, strict=True)]
     keys = group(pack(both, [int(column.max(initial=0)) + 1 for column in both])).classes
@@ -275,14 +275,14 @@ def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.boo
 
 
 def _cells(level: Level, quasi: Quasi, domain: Domain) -> Integers:
-    """Return the cells of a level; codes suppressed by policy get a cell of their own, which no class has."""
+    """Return the cells of a level.  Codes that a policy suppresses get a separate cell that belongs to no class."""
     cells = level.cells.copy()
     cells[list(suppressed_codes(quasi, domain[quasi.name]))] = level.size
     return cells
 
 
 def _ranks(scale: Scale, quasi: Quasi, domain: Domain) -> Integers:
-    """Return the ranks of codes; those suppressed by policy get a rank that lies in no box."""
+    """Return the ranks of codes.  Codes that a policy suppresses get a rank outside every box."""
     ranks = scale.ranks.copy()
     ranks[list(suppressed_codes(quasi, domain[quasi.name]))] = NOWHERE
     return ranks

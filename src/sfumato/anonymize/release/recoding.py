@@ -1,7 +1,7 @@
-"""A recoding as a value that can be saved and applied again: which cell each code becomes, which classes are kept.
+"""A recoding that can be saved and applied to other rows: the cell of each code, and the published classes.
 
-A recoding holds what the released table shows anyway (cells and which of their combinations occur), and
-nothing about single rows.
+A recoding contains only what the released table shows: cells, and the combinations that occur. It has nothing about
+single rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
 
 VERSION = 1
-_ROUNDING = 1e-9  # of losses that were added up in floating point
+_ROUNDING = 1e-9  # tolerance for sums of losses in floating point
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,22 +40,22 @@ class Recoding(ABC):
     @classmethod
     @abstractmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> Recoding:
-        """Read the recoding that ``describe`` described.
+        """Read a recoding from the document of ``describe``.
 
         Raises:
-            ValueError, KeyError, TypeError, IndexError, OverflowError: it is damaged.
+            ValueError, KeyError, TypeError, IndexError, OverflowError: the document is damaged.
         """
 
     @abstractmethod
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:
-        """Return how the engine rewrites the rows of a table, and the losses of each listed class.
+        """Return the rewrite of a table's rows for the engine, and the losses of each listed class.
 
         Args:
-            data: the table, counted.
-            labels: of the codes of its quasi-identifiers.
+            data: the counted table.
+            labels: labels of the codes of its quasi-identifiers.
 
         Raises:
-            InputError: a label that the recoding does not know.
+            InputError: the recoding lacks a label.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Recoding(ABC):
         """Return, for each attribute, the recoding's code of each label of a table.
 
         Raises:
-            InputError: a label that the recoding does not know.
+            InputError: the recoding lacks a label.
         """
         result = []
         for name, saved, here in zip(self.quasi, self.leaves, labels, strict=True):
@@ -98,10 +98,10 @@ class Recoding(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FullDomainRecoding(Recoding):
-    """A recoding in which every code of an attribute becomes one cell, whatever the other codes are.
+    """A recoding that maps every code of an attribute to one cell, independently of other attributes.
 
-    ``cells[a]`` is the cell of each code, ``labels[a]`` and ``losses[a]`` the names and losses of cells; ``published``
-    has the classes that are published, as cells, shape ``(classes, quasi)``.
+    ``cells[a]`` is the cell of each code; ``labels[a]`` and ``losses[a]`` are the names and losses of cells.
+    ``published`` has the published classes as cells, shape ``(classes, quasi)``.
     """
 
     cells: tuple[Integers, ...]
@@ -113,7 +113,7 @@ class FullDomainRecoding(Recoding):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> FullDomainRecoding:
-        """Read the recoding that ``describe`` described."""
+        """Read a recoding from the document of ``describe``."""
         attributes = document["attributes"]
         recoding = cls(
             *common,
@@ -129,15 +129,15 @@ class FullDomainRecoding(Recoding):
         return recoding
 
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:  # noqa: ARG002
-        """Return the level maps and published classes, whatever the table holds."""
+        """Return the level maps and published classes, independently of the table."""
         losses = [cells[published] for cells, published in zip(self.losses, self.published.T, strict=True)]
         return self.recode(labels), np.stack(losses, axis=1)
 
     def recode(self, labels: Sequence[Sequence[str]]) -> Recode:
-        """Return the level maps and published classes over a table whose codes have these labels.
+        """Return the level maps and published classes for a table whose codes have the given labels.
 
         Raises:
-            InputError: a label that the recoding does not know.
+            InputError: the recoding lacks a label.
         """
         saved = self.codes_as_saved(labels)
         columns = [
@@ -162,9 +162,9 @@ class FullDomainRecoding(Recoding):
 class LocalRecoding(Recoding):
     """A recoding whose classes are boxes of ranks, and may overlap.
 
-    ``ranks[a]`` are the ranks of the codes, -1 for those that are left out; ``low`` and ``high`` the boxes, each of
-    shape ``(classes, quasi)``; ``names[class]`` what its rows are published with, ``losses`` the losses of its cells,
-    same shape.
+    ``ranks[a]`` are the ranks of the codes, -1 for codes that are suppressed. ``low`` and ``high`` are the boxes, each
+    of shape ``(classes, quasi)``. ``names[class]`` are the published labels of its rows, and ``losses`` the losses of
+    its cells, in the same shape.
     """
 
     ranks: tuple[Integers, ...]
@@ -177,7 +177,7 @@ class LocalRecoding(Recoding):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> LocalRecoding:
-        """Read the recoding that ``describe`` described."""
+        """Read a recoding from the document of ``describe``."""
         attributes = document["attributes"]
         recoding = cls(
             *common,
@@ -195,7 +195,7 @@ class LocalRecoding(Recoding):
         return recoding
 
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:
-        """Send each tuple to the smallest class whose box holds it, or to none."""
+        """Assign each tuple to the smallest class whose box contains it, or to none."""
         saved = self.codes_as_saved(labels)
         columns = zip(self.ranks, saved, data.codes.T, strict=True)
         points = np.stack([ranks[codes[column]] for ranks, codes, column in columns], axis=1)
@@ -230,7 +230,7 @@ def load_recoding(path: str | Path) -> Recoding:
     """Read a saved recoding.
 
     Raises:
-        InputError: the file cannot be read or is no recoding.
+        InputError: the file cannot be read or contains no recoding.
     """
     try:
         document = read_json(Path(path).read_text(encoding="utf-8"))
@@ -240,10 +240,10 @@ def load_recoding(path: str | Path) -> Recoding:
 
 
 def parse_recoding(document: object) -> Recoding:
-    """Read the recoding of a document.
+    """Read a recoding from a parsed document.
 
     Raises:
-        InputError: the document is no recoding, or one of another version.
+        InputError: the document is no recoding, or has another version.
     """
     if not isinstance(document, Mapping) or document.get("sfumato_recoding") != VERSION:
         raise InputError(f"this is no recoding of version {VERSION}", culprit=document)
@@ -258,12 +258,12 @@ def parse_recoding(document: object) -> Recoding:
 
 
 def of_partition(data: Microdata, partition: Partition, names: Sequence[Sequence[str]], sizes: Sequence[int]) -> Recode:
-    """Rewrite every tuple as it is, with the classes that its rows are dealt to.
+    """Return the rewrite that publishes every tuple with the labels of its classes.
 
     Args:
         data: the table.
-        partition: its rows, divided.
-        names: what each class is published with, one label an attribute.
+        partition: the classes of its rows.
+        names: the published labels of each class, one per attribute.
         sizes: number of codes of each attribute.
     """
     columns = list(zip(*names, strict=True))

@@ -1,8 +1,8 @@
-"""The verification of a release: what would be published is counted again, by other code than the search's.
+"""The verification of a release: a recount of the published classes by code that is independent of the search.
 
-Twice: from the engine's counts with the level maps and classes that it is about to apply, before it does; and from the
-labels of the rows that it wrote.  What differs, or is not safe, is refused.  Nothing here is shared with the search:
-not how tuples are grouped, not how classes are merged, not how a criterion is computed.
+The recount runs twice.  Before the engine rewrites the rows, it uses the engine's counts with the level maps and
+classes.  Afterward it uses the labels of the written rows.  A difference or an unsafe class is refused.  The recount
+shares nothing with the search: it groups tuples, merges classes and computes criteria by other code.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ KEY_BITS = 62
 
 @dataclass(frozen=True, eq=False)
 class Recount:
-    """The classes that would be published, by their labels.
+    """The classes to publish, by their labels.
 
-    ``table`` has the labels and rows of each class, in order.  ``people`` and ``values``, how many have each sensitive
-    value, go with it; where rows of a tuple are dealt to several classes, only their number is known, so there are no
-    values.  ``unpublished`` are the people of each class that has people and no row.  ``everyone`` has the values of
-    all rows.  ``units`` are the different units of each class, None where criteria count rows.
+    ``table`` has the labels and rows of each class, in order.  ``people`` and ``values`` have the people and the
+    sensitive values of each class.  If rows of a tuple are split over several classes, only their number is known, so
+    ``values`` is empty.  ``unpublished`` has the people of each class with people and no row.  ``everyone`` has the
+    values of all rows.  ``units`` has the different units of each class; None if criteria count rows.
     """
 
     table: pa.Table
@@ -51,7 +51,7 @@ class Recount:
 
     @property
     def sizes(self) -> Integers:
-        """The number of units, or else of rows, of each class."""
+        """The number of units of each class, or of rows if criteria count rows."""
         return self.counts if self.units is None else self.units
 
     @property
@@ -60,7 +60,7 @@ class Recount:
         return int(self.counts.sum())
 
     def tallies(self, declared: Mapping[str, int]) -> Iterator[ClassTally]:
-        """Yield the classes one by one, those without a row last."""
+        """Yield the classes one by one, and classes without a row last."""
         everyone = self.everyone
         most = {name: declared.get(name, len(held.cells)) for name, held in everyone.items()}
         people = [None] * len(self.table) if self.people is None else self.people.tolist()
@@ -74,11 +74,11 @@ class Recount:
 
 
 def count(source: CountedTable, recode: Recode) -> Recount:
-    """Recount what a rewriting would publish.  Classes with the same labels are one.
+    """Recount the result of a rewrite.  Classes with the same labels are merged.
 
     Raises:
-        InfeasibleError: more rows of a tuple are dealt than there are, a tuple is listed twice undealt, or part of the
-            rows of a tuple are dealt where units are counted and one of its units has several rows.
+        InfeasibleError: more rows of a tuple are assigned than exist, or an unsplit tuple is listed twice.  If units
+            are counted: part of the rows of a tuple are assigned, and one of its units has several rows.
     """
     table, population = source.table, source.population
     if population is not None:
@@ -122,15 +122,15 @@ def count(source: CountedTable, recode: Recode) -> Recount:
 
 
 def refuse_unsafe(recount: Recount, criteria: Sequence[Criterion], declared: Mapping[str, int]) -> None:
-    """Refuse a rewriting whose classes do not all satisfy the criteria.
+    """Refuse a rewrite unless all of its classes satisfy the criteria.
 
     Args:
-        recount: what would be published.
-        criteria: what every class has to satisfy.
-        declared: how many cells of each sensitive attribute are values; those not named: all.
+        recount: the classes to publish.
+        criteria: conditions on every class.
+        declared: number of cells of each sensitive attribute that are values.  Default: all.
 
     Raises:
-        InfeasibleError: a class does not, or nothing is known of its sensitive values.
+        InfeasibleError: a class fails, or its sensitive values are unknown.
     """
     known = {*recount.values, None}
     looked_at = all(criterion.sensitive in known for criterion in criteria)
@@ -148,8 +148,8 @@ def refuse_unsafe(recount: Recount, criteria: Sequence[Criterion], declared: Map
 def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
     """Count the rows to publish in classes with at most one declared value of the table's last attribute.
 
-    If units are counted, rows of classes that have a declared value of all units which have any.  Where rows of a
-    tuple are dealt to several classes, at least so many.
+    If units are counted, a class counts if one declared value is common to all of its units that have any.  If rows of
+    a tuple are split over several classes, the count is a lower bound.
     """
     listed = recode.classes.astype(np.int64)
     every, _ = _numbered(np.concatenate([_coarse(table, recode), listed]))
@@ -177,15 +177,15 @@ def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
 
 
 def refuse_different(written: Iterable[pa.RecordBatch], recount: Recount) -> None:
-    """Refuse rows whose classes are not those that were counted.
+    """Refuse rows whose classes differ from the recounted ones.
 
     Args:
-        written: the rows in batches; other columns than labels may be there.  A column ``ROWS`` says how many rows
-            each stands for, else one.
-        recount: what they should be.
+        written: the rows in batches, with or without further columns.  A column ``ROWS`` has the number of rows that
+            each represents.  Default: one.
+        recount: the expected classes.
 
     Raises:
-        InfeasibleError: they are not.
+        InfeasibleError: the classes differ.
     """
     expected = _Expected(recount.table)
     counts = np.zeros(len(recount.table), dtype=np.int64)
@@ -198,8 +198,8 @@ def refuse_different(written: Iterable[pa.RecordBatch], recount: Recount) -> Non
 class _Expected:
     """An index of classes by their labels, packed into one key.
 
-    Where a key would get too wide, what is packed so far is replaced by its place among ``prefixes``, those that the
-    classes have.
+    If a key would get too wide, its packed part is replaced by its position among ``prefixes``, the prefixes that occur
+    in the classes.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -209,7 +209,7 @@ class _Expected:
         for name in (name for name in table.column_names if name != ROWS):
             labels = table[name].to_pylist()
             codes = self.codes[name] = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-            size = len(codes) + 1  # the last code stands for labels that no class has
+            size = len(codes) + 1  # the last code represents labels that no class has
             if (bound * size).bit_length() > KEY_BITS:
                 self.prefixes[name], keys = np.unique(keys, return_inverse=True)
                 bound = len(self.prefixes[name])
@@ -219,10 +219,10 @@ class _Expected:
         self.keys = keys[self.rows]
 
     def add(self, batch: pa.RecordBatch, counts: Integers) -> None:
-        """Recount rows into ``counts``, in the order of the table.
+        """Add the rows of a batch to ``counts``, in the order of the table.
 
         Raises:
-            InfeasibleError: a row that belongs to no class.
+            InfeasibleError: a row belongs to no class.
         """
         if not batch.num_rows:
             return
@@ -240,17 +240,17 @@ class _Expected:
         if ROWS in batch.schema.names:
             np.add.at(counts, self.rows[_places(self.keys, keys)], batch.column(ROWS).to_numpy())
             return
-        # few classes, many rows: each class is looked up once
+        # few classes and many rows: each class is looked up once
         distinct = pa.array(keys).value_counts()
         places = _places(self.keys, distinct.field("values").to_numpy())
         counts[self.rows[places]] += distinct.field("counts").to_numpy()
 
 
 def _places(known: Integers, keys: Integers) -> Integers:
-    """Place of each key among the known, ascending ones.
+    """Return the position of each key among the known, ascending keys.
 
     Raises:
-        InfeasibleError: a key that is not known.
+        InfeasibleError: a key is unknown.
     """
     places = np.searchsorted(known, keys)
     if not len(known) or not np.array_equal(known[np.minimum(places, len(known) - 1)], keys):
@@ -259,7 +259,7 @@ def _places(known: Integers, keys: Integers) -> Integers:
 
 
 def _any_of(groups: SparseTable, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
-    """Return whether a tuple has one of these codes."""
+    """Return which tuples have one of the given codes."""
     matches = np.zeros(len(groups.codes), dtype=bool)
     for name, cells in codes.items():
         matches |= np.isin(groups.codes[:, groups.attributes.index(name)], list(cells))
@@ -281,7 +281,7 @@ def _coarse(groups: SparseTable, recode: Recode) -> Integers:
 
 def _numbered(rows: Integers) -> tuple[Integers, Integers]:
     """Assign numbers to the rows, the same one to equal rows, and return one row per number."""
-    # short integers are sorted by radix, several times faster
+    # short integers use radix sort, which is several times faster
     order = np.lexsort([column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in rows.T[::-1]])
     sorted_rows = rows[order]
     new = np.ones(len(rows), dtype=bool)
@@ -298,7 +298,7 @@ def _dictionary_codes(table: pa.Table) -> Integers:
 
 
 def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> list[ValueTally]:
-    """Count how many have each value of an attribute in each class; place -1 is in none."""
+    """Count the values of an attribute in each class; position -1 is in no class."""
     codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
     result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)
     inside = place >= 0
@@ -320,7 +320,7 @@ def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> li
 
 
 def _different(place: Integers, units: Integers, classes: int) -> Integers:
-    """Count the different units of each class; place -1 is in none."""
+    """Count the different units of each class; position -1 is in no class."""
     pairs = np.stack([place, units], axis=1)[place >= 0]
     if not len(pairs):
         return np.zeros(classes, dtype=np.int64)
@@ -329,19 +329,20 @@ def _different(place: Integers, units: Integers, classes: int) -> Integers:
 
 
 def _people(population: SparseTable, place: Integers, classes: int) -> Integers:
-    """Count the people of each class: units, or rows if the population names none; place -1 is in no class."""
+    """Count the people of each class: units, or rows if the population names no units; position -1 is in no class."""
     if population.units is not None:
         return _different(place, population.units, classes)
     return _sums(place[place >= 0], population.counts[place >= 0], classes)
 
 
 def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Integers, label: Integers) -> Integers:
-    """Count the units of each class if rows are dealt at random: only tuples of units with one row may be.
+    """Count the units of each class if rows of a tuple are split at random.  Each split tuple needs one row per unit.
 
-    ``here`` are the tuples of the groups of ``table``, ``there`` those of the listed classes, ``label`` their classes.
+    ``here`` are the tuples of the groups of ``table``, ``there`` the tuples of the listed classes, ``label`` their
+    classes.
 
     Raises:
-        InfeasibleError: part of a tuple is dealt, and one of its units has several rows.
+        InfeasibleError: part of a tuple is assigned, and one of its units has several rows.
     """
     assert table.units is not None
     assert recode.rows is not None
@@ -359,7 +360,7 @@ def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Inte
 
 
 def _pairs(label: Integers, there: Integers, here: Integers) -> tuple[Integers, Integers]:
-    """Return pairs of a class and an entry: class ``label[i]`` has the entries where ``here`` is ``there[i]``."""
+    """Return pairs of a class and an entry: class ``label[i]`` has the entries with ``here`` equal to ``there[i]``."""
     order = np.argsort(here, kind="stable")
     start = np.searchsorted(here[order], there)
     many = np.searchsorted(here[order], there, side="right") - start
@@ -374,7 +375,7 @@ def _sums(place: Integers, rows: Integers, classes: int) -> Integers:
 
 
 def _sorted(names: pa.Table, counts: Integers) -> tuple[pa.Table, Integers]:
-    """Sort the classes that have rows by label; return their labels and rows, and the place of each before."""
+    """Sort the nonempty classes by label.  Return their labels and rows, and the previous position of each."""
     numbered = names.append_column(ROWS, pa.array(counts)).append_column("", pa.array(np.arange(len(counts))))
     keys = [(name, "ascending") for name in names.column_names]
     sorted_table = numbered.filter(pa.array(counts > 0)).sort_by(keys).combine_chunks()

@@ -1,6 +1,6 @@
-"""The request for an anonymization, read from text and written for the journal, and the counts it is about.
+"""The request for an anonymization, parsed from text and written to the journal, and the exact counts that it needs.
 
-This is the one place of the family where exact counts are opened.
+No other module of the family opens exact counts.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from sfumato.vault.interface import ReleaseRequest
 
 
 class Missing(StrEnum):
-    """A policy for rows whose quasi-identifier is missing or unknown, if the domain has a cell for them."""
+    """A policy for rows with a missing or unknown quasi-identifier, if the domain has a cell for them."""
 
-    CATEGORY = "category"  # a category of its own below the top
-    SUPPRESS = "suppress"  # the row is suppressed, and counts as such
+    CATEGORY = "category"  # a separate category below the top
+    SUPPRESS = "suppress"  # the row is suppressed, and counts as suppressed
 
 
 @dataclass(frozen=True)
 class RowLimit:
-    """A number of rows that may be suppressed, instead of a share.  The journal holds the share."""
+    """A number of rows that may be suppressed, instead of a share.  The journal contains the share."""
 
     rows: int
 
@@ -53,10 +53,10 @@ class RowLimit:
 class Quasi:
     """A quasi-identifier: a column that an attacker may know, and how it is generalized.
 
-    ``hierarchy`` is what it is generalized by; without one, that of the domain.  Where the domain has none either,
-    full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
-    declared values.  ``weight`` is its importance in the loss.  One that is ``unchanged`` is published by its declared
-    cells: criteria and risk count it, but nothing generalizes it.
+    ``hierarchy`` generalizes it.  Default: the hierarchy of the domain.  If the domain has none, full-domain methods
+    derive one from the declared cells, and local methods use free intervals in the order of the declared values.
+    ``weight`` is its importance in the loss.  An ``unchanged`` one is published with its declared cells: criteria and
+    risk count it, but it is not generalized.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Quasi:
         """Return the hierarchy over the codes of the domain.
 
         Raises:
-            DomainError: it misses a declared value.
+            DomainError: the hierarchy lacks a declared value.
         """
         if self.unchanged:
             return _only_leaves(attribute)
@@ -95,7 +95,7 @@ class Quasi:
 
 
 def _only_leaves(attribute: Attribute) -> Hierarchy:
-    """Return the hierarchy of an attribute that nothing generalizes: its cells alone."""
+    """Return the hierarchy of an unchanged attribute: its cells alone."""
     labels = attribute.labels()
     leaves = Level(tuple(labels), np.arange(len(labels)), np.zeros(len(labels)))
     return Hierarchy(attribute.name, (leaves,), len(labels))
@@ -104,11 +104,11 @@ def _only_leaves(attribute: Attribute) -> Hierarchy:
 def read_quasi(
     quasi: Sequence[str | Quasi], domain: Domain, unchanged: UnchangedColumns = NONE_UNCHANGED
 ) -> tuple[Quasi, ...]:
-    """Read quasi-identifiers, given by name or with details; nothing generalizes those that are unchanged.
+    """Return quasi-identifiers that were given by name or in detail.  Unchanged ones are not generalized.
 
     Raises:
-        InputError: none, one twice, or none with a weight.
-        DomainError: one that the domain does not have.
+        InputError: there is none, one is given twice, or none has a weight.
+        DomainError: the domain lacks one.
     """
     expect_all(quasi, str | Quasi, "quasi-identifiers are a list of names or Quasi(...)")
     named = (Quasi(name=given) if isinstance(given, str) else given for given in quasi)
@@ -145,7 +145,7 @@ def suppressed_codes(quasi: Quasi, attribute: Attribute) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class AnonymizationRequest:
-    """A request for an anonymization, in the words of the journal."""
+    """A request for an anonymization, as the journal records it."""
 
     method: str
     quasi: tuple[Quasi, ...]
@@ -154,11 +154,11 @@ class AnonymizationRequest:
     options: Mapping[str, Any]
 
     def published_as_they_are(self, unchanged: UnchangedColumns) -> tuple[str, ...]:
-        """Return the names of unchanged quasi-identifiers, and of the other unchanged columns."""
+        """Return the names of unchanged quasi-identifiers and of the other unchanged columns."""
         return (*(each.name for each in self.quasi if each.unchanged), *unchanged.names)
 
     def question(self, unchanged: UnchangedColumns) -> ReleaseRequest:
-        """Return the journal's question about rows that are published with these columns, no quasi-identifiers."""
+        """Return the question for the journal.  ``unchanged`` are the further columns published unchanged."""
         anyway = {"keep_anyway": sorted(unchanged.anyway)} if unchanged.anyway else {}
         described = [
             {
@@ -184,10 +184,10 @@ class AnonymizationRequest:
         )
 
     def statement(self, domain: Domain) -> str:
-        """State what is promised instead of differential privacy."""
+        """State the guarantee of the release, which is not differential privacy."""
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
-        # only full-domain searches are held to a limit; how many rows are suppressed is said with the rows
+        # only full-domain searches have a limit; the number of suppressed rows is stated with the rows
         limited = self.method in ("optimal", "samarati")
         limit = f"; at most a share {self.suppression} of the rows is suppressed" if limited else ""
         return (
@@ -197,7 +197,7 @@ class AnonymizationRequest:
 
 
 def counting(criteria: Sequence[Criterion]) -> CountedIn:
-    """Return what all these criteria count.
+    """Return whether all criteria count units or rows.
 
     Raises:
         InputError: some count units and some count rows.
@@ -209,12 +209,12 @@ def counting(criteria: Sequence[Criterion]) -> CountedIn:
 
 
 def counts_units(criteria: Sequence[Criterion], domain: Domain) -> bool:
-    """Return whether these criteria count units, which the domain names by an id, instead of rows."""
+    """Return whether the criteria count units, which the domain names by an id, instead of rows."""
     return counting(criteria) is CountedIn.UNITS and domain.unit.column is not None
 
 
 def _counted_in(count: CountedIn, unit: Unit) -> str:
-    """Return in words what classes are counted in."""
+    """Return in words whether classes count units or rows."""
     if unit.column is None:
         return "counted in rows"
     several = f"one {unit.column} may have up to {unit.rows} rows{unit.by_groups}"
@@ -224,11 +224,11 @@ def _counted_in(count: CountedIn, unit: Unit) -> str:
 
 
 def parse_criterion(text: str) -> Criterion:
-    """Read the criterion that ``Criterion.spell`` wrote, or a person typed.
+    """Parse a criterion, as typed or as written by ``Criterion.spell``.
 
     Raises:
-        InputError: an unknown name, a parameter that is missing, unknown, given twice or of the wrong kind, or a
-            criterion that needs a population, which text cannot hold.
+        InputError: the name is unknown; a parameter is missing, unknown, repeated or invalid; or the criterion needs a
+            population, which has no text form.
 
     >>> parse_criterion("recursive-diversity:c=3,l=2,sensitive=class").l
     2
@@ -255,13 +255,13 @@ def parse_criterion(text: str) -> Criterion:
 def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
     """Count the table over its quasi-identifiers and the sensitive attributes of the criteria.
 
-    Rows that the domain drops, or that are over the bound of their unit, are in no count of the engine, and are
-    suppressed all the same: they are counted beside, as excluded.
+    Rows that the domain drops, or beyond the bound of their unit, are in no count of the engine.  They are suppressed
+    too, so they are counted separately, as excluded.
 
     Raises:
-        InputError: a sensitive attribute that is a quasi-identifier, populations that differ, or criteria of which
-            some count units and some rows.
-        DomainError: an attribute that the domain does not have.
+        InputError: a sensitive attribute is a quasi-identifier, populations differ, or some criteria count units and
+            some rows.
+        DomainError: the domain lacks an attribute.
     """
     domain = encoded.domain
     names = tuple(each.name for each in quasi)
@@ -279,19 +279,19 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     for population in populations.values():
         data = data.with_population(population if groups.units is not None else replace(population, units=None))
     if data.units is not None and data.units.people is None and data.holders == data.rows - data.excluded:
-        data = replace(data, units=None)  # each unit has one row, so that rows are units
+        data = replace(data, units=None)  # each unit has one row, so rows are units
     return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
 
 
 def counted_groups(encoded: Recodable, attributes: tuple[str, ...], criteria: Sequence[Criterion]) -> SparseTable:
-    """Count the table over attributes, by unit if the criteria count units."""
+    """Count the table over attributes, per unit if the criteria count units."""
     if counts_units(criteria, encoded.domain):
         return reveal(encoded.unit_groups(attributes))
     return reveal(encoded.groups(attributes))
 
 
 def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
-    """Return the share of the table that allows this number of rows to be suppressed.
+    """Return the share of the table that allows the given number of suppressed rows.
 
     Raises:
         InputError: the table has fewer rows.
@@ -303,7 +303,7 @@ def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
 
 
 def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
-    """Count the rows that the domain drops, and those over the bound of their unit or without an id."""
+    """Count the rows that the domain drops, and the rows beyond the bound of their unit or without an id."""
     bounded = rows
     if any(attribute.unknown is not Unknown.CATEGORY for attribute in encoded.domain):  # else the domain drops none
         bounded = max(reveal(encoded.rows_before_drop()), rows)
@@ -313,11 +313,11 @@ def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
 
 
 def check_columns(criteria: Sequence[Criterion], quasi: Sequence[str], domain: Domain) -> None:
-    """Refuse criteria whose sensitive attribute is a quasi-identifier, or is not as the domain describes it.
+    """Refuse criteria whose sensitive attribute is a quasi-identifier or does not fit the domain.
 
     Raises:
-        InputError: a sensitive attribute that is a quasi-identifier, or lacks a value that its criterion names.
-        DomainError: one that the domain does not have.
+        InputError: a sensitive attribute is a quasi-identifier, or lacks a value that its criterion names.
+        DomainError: the domain lacks a sensitive attribute.
     """
     for criterion in criteria:
         criterion.check_domain(domain)
@@ -329,12 +329,11 @@ def check_columns(criteria: Sequence[Criterion], quasi: Sequence[str], domain: D
 def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
     """Return the distinct values of columns as text, with the number of their rows in the last column.
 
-    For the owner of the table: nothing is declared, so nothing is released.  Rows with a missing value are
-    left out.
+    This function is for the owner of the table, because it needs no domain.  Rows with a missing value are excluded.
 
     Raises:
-        InputError: no column named, or one twice.
-        TableError: a column that is not there.
+        InputError: no column is named, or one twice.
+        TableError: a column does not exist.
     """
     if not quasi or len(set(quasi)) != len(quasi):
         raise InputError("name quasi-identifiers, each once", culprit=quasi)
@@ -356,11 +355,12 @@ class UnitsOfClasses:
 def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> tuple[pa.Table, UnitsOfClasses]:
     """Return the distinct values of columns as text, and the units of each: the values of another column.
 
-    For the owner of the table, as :func:`raw_classes` is.  Rows with a missing value or unit are left out.
+    This function is for the owner of the table, like :func:`raw_classes`.  Rows with a missing value or unit are
+    excluded.
 
     Raises:
-        InputError: the units are a column among those named, or as :func:`raw_classes` says.
-        TableError: a column that is not there.
+        InputError: the units are one of the named columns, or :func:`raw_classes` refuses them.
+        TableError: a column does not exist.
     """
     if unit in quasi:
         raise InputError(f"{unit!r} tells units apart, so that it is no quasi-identifier", culprit=unit)
@@ -374,7 +374,7 @@ def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> 
 
 
 def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
-    """Return a view's quasi-identifiers as labels of cells, missing ones NULL, next to its units."""
+    """Return a view's quasi-identifiers as labels of cells, missing ones as NULL, and its units."""
     domain = encoded.domain
     groups = reveal(encoded.unit_groups(tuple(quasi)))
     columns = {}
@@ -391,12 +391,12 @@ def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
 
 
 def raw_rows(table: ProtectedTable) -> int:
-    """Count the rows of a table, those with missing values included; for its owner."""
+    """Count the rows of a table, including rows with missing values, for its owner."""
     return reveal(cast(Recodable, _as_it_stands(table)).rows_before_drop())
 
 
 def _as_it_stands(table: ProtectedTable) -> Encoded:
-    """Encode a table of which nothing is declared."""
+    """Encode a table without a declared domain."""
     name = table.schema()[0].name
     return table.encode(Domain((Categorical(name=name, values=("",), unknown=Unknown.CATEGORY),)))
 
@@ -404,8 +404,7 @@ def _as_it_stands(table: ProtectedTable) -> Encoded:
 def population(encoded: Recodable, quasi: Sequence[str]) -> SparseTable:
     """Count a larger table over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
 
-    It must be encoded with the same cells as the table.  Its people are told apart by the id that its domain names, and
-    without one each of its rows is one of them.
+    It needs the same cells as the table.  Its people are the ids that its domain names, or its rows without an id.
     """
     names = tuple(quasi)
     return reveal(encoded.groups(names) if encoded.domain.unit.column is None else encoded.unit_groups(names))

@@ -1,4 +1,4 @@
-"""Columns that are published as they are, and the refusal of those that would tell people apart."""
+"""Columns that are published unchanged, and the refusal of columns that identify people."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SHARED = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """A column to publish as it is.
+    """A column to publish unchanged.
 
-    ``anyway`` publishes it although it is not described by the domain, nearly unique, or free text.  The statement of
-    the release and the journal then name it.
+    ``anyway`` publishes it even if it is not in the domain, nearly unique, or free text.  The statement of the release
+    and the journal then name it.
     """
 
     name: str
@@ -33,16 +33,16 @@ class Keep:
 
 @dataclass(frozen=True)
 class UnchangedColumns:
-    """The columns that a release publishes as they are, in the order in which they were named."""
+    """The columns that a release publishes unchanged, in the given order."""
 
     columns: tuple[Keep, ...]
 
     @classmethod
     def parse(cls, keep: Sequence[str | Keep]) -> UnchangedColumns:
-        """Read columns as a caller names them.
+        """Return the columns that a caller named.
 
         Raises:
-            InputError: a column that is no name, or is named twice.
+            InputError: a column has no name, or is named twice.
         """
         expect_all(keep, str | Keep, "kept columns are a list of names or Keep(...)")
         columns = tuple(Keep(name=each) if isinstance(each, str) else each for each in keep)
@@ -65,12 +65,12 @@ class UnchangedColumns:
         return UnchangedColumns(tuple(each for each in self.columns if each.name not in quasi))
 
     def refuse_telling(self, source: Recodable) -> None:
-        """Refuse columns that are not described by the domain, nearly unique, or free text.
+        """Refuse columns that are not in the domain, nearly unique, or free text.
 
-        The refusal depends on the rows, and so does its message: both are for the owner of the table.
+        The refusal and its message depend on the rows, so both are for the owner of the table.
 
         Raises:
-            InputError: names the first such column that is not kept anyway, and how many distinct values it has.
+            InputError: the message names the first such column without ``anyway``, and its number of distinct values.
         """
         for each in self.columns:
             if not each.anyway and (why := _why_telling(source, each.name)):
@@ -85,7 +85,7 @@ NONE_UNCHANGED = UnchangedColumns(())
 
 
 def _why_telling(source: Recodable, name: str) -> str:
-    """Return why a column may tell people apart, in words; empty if it may not."""
+    """Return in words why a column may identify people; empty if it may not."""
     values = reveal(source.held(name))
     distinct, held = len(values), sum(values["units"].to_pylist())
     undeclared = _undeclared(source, name, values[name].to_pylist())
@@ -108,7 +108,7 @@ def _why_telling(source: Recodable, name: str) -> str:
 def _undeclared(source: Recodable, name: str, values: Sequence[str]) -> int:
     """Return how many values of a categorical column would be published although the domain does not declare them.
 
-    Rows with such a value are dropped unless the domain makes a category of them.
+    Rows with such a value are dropped unless the domain has a category for them.
     """
     attribute = source.domain[name] if name in source.domain.names else None
     if not isinstance(attribute, Categorical) or attribute.unknown is not Unknown.CATEGORY:

@@ -1,6 +1,6 @@
-"""A full-domain recoding problem, and the lattice of its level vectors: what each would suppress and lose.
+"""A full-domain recoding problem, and the lattice of its level vectors with their suppressed rows and losses.
 
-Classes of a vector are rolled up from finer vectors that were counted already.
+Classes of a vector are merged from those of finer vectors that are already counted.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from sfumato.anonymize.microdata import Microdata, group, pack
 from sfumato.domain.hierarchy.levels import Hierarchy, Reals
 from sfumato.errors import InfeasibleError, InputError, pluralize
 
-Vector = tuple[int, ...]  # one level a quasi-identifier
+Vector = tuple[int, ...]  # one level per quasi-identifier
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A full-domain recoding problem, as a search needs it.
+    """A full-domain recoding problem.
 
     Args:
         data: the table, as tuples and counts.
-        hierarchies: one a quasi-identifier, in order, aligned with the codes of ``data``.
-        criteria: what every published class must satisfy.
+        hierarchies: one per quasi-identifier, in order, aligned with the codes of ``data``.
+        criteria: conditions on every published class.
         allowed: number of rows that may be suppressed, 0 .. rows.
-        weights: importance of each quasi-identifier in the loss; a plain sum takes 1 for each.
+        weights: importance of each quasi-identifier in the loss; 1 for each gives the plain sum.
 
     Raises:
-        InputError: no quasi-identifier or criterion, lengths that differ, a weight that is negative, a criterion
-            whose sensitive attribute or population is not there.
+        InputError: there is no quasi-identifier or criterion, lengths differ, a weight is negative, or a criterion's
+            sensitive attribute or population is missing.
     """
 
     data: Microdata
@@ -67,18 +67,18 @@ class Problem:
 
     @property
     def prunable(self) -> tuple[Criterion, ...]:
-        """The criteria that a search may prune with: declared monotone, under suppression where some is allowed."""
+        """The criteria that a search may prune with: monotone, also under suppression if some is allowed."""
         if self.allowed == self.data.excluded:
             return tuple(criterion for criterion in self.criteria if criterion.monotone and self._adds_up(criterion))
         return self.monotone_with_suppression
 
     @property
     def monotone_with_suppression(self) -> tuple[Criterion, ...]:
-        """The criteria that hold of whatever a class that holds is merged into."""
+        """The criteria that hold for every union with a class that satisfies them."""
         return tuple(each for each in self.criteria if each.monotone_with_suppression and self._adds_up(each))
 
     def _adds_up(self, criterion: Criterion) -> bool:
-        """Return whether a criterion's declared properties hold for these units."""
+        """Return whether a criterion's declared properties hold for the units of the data."""
         units = self.bottom.units
         return (
             units is None
@@ -93,15 +93,15 @@ class Problem:
 
 
 def check_criteria(criteria: tuple[Criterion, ...], data: Microdata, *, allowed: int | None = None) -> None:
-    """Refuse criteria that cannot be looked at, or that no class can satisfy.
+    """Refuse criteria that cannot be evaluated, or that no class can satisfy.
 
     Args:
-        criteria: what every published class must satisfy.
+        criteria: conditions on every published class.
         data: the table.
         allowed: number of rows that may be suppressed; None: any.
 
     Raises:
-        InputError: the sensitive attribute or the population is not there.
+        InputError: the sensitive attribute or the population is missing.
         InfeasibleError: k is larger than the table.
     """
     for criterion in criteria:
@@ -136,7 +136,7 @@ def allowed_rows(suppression: str | Fraction, rows: int) -> int:
     """Return the largest number of rows within a share; ``"0.02"`` is read exactly, as one fiftieth.
 
     Raises:
-        InputError: no number, or outside [0, 1].
+        InputError: the share is no number, or is outside [0, 1].
     """
     try:
         share = Fraction(suppression)
@@ -148,7 +148,7 @@ def allowed_rows(suppression: str | Fraction, rows: int) -> int:
 
 
 def sufficient_share(suppressed: int, rows: int) -> str:
-    """Return the least decimal share, rounded up, that allows so many rows to be suppressed.
+    """Return the least decimal share, rounded up, that allows the given number of suppressed rows.
 
     >>> sufficient_share(1, 3), sufficient_share(1, 4), sufficient_share(0, 4)
     ('0.333334', '0.25', '0')
@@ -161,17 +161,17 @@ def sufficient_share(suppressed: int, rows: int) -> str:
     return f"{integer}.{rest:0{digits}}".rstrip("0").rstrip(".")
 
 
-CACHED_TUPLES = 8  # classes kept for roll-up, as a multiple of the distinct tuples of the table
+CACHED_TUPLES = 8  # cached classes, as a multiple of the distinct tuples of the table
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
     """A level vector with its counts.
 
-    ``loss`` and ``penalty`` are in cells (weights times rows): ``loss`` is that of the whole table, ``penalty``
-    the part that suppressed rows add to the loss of generalization, counted with the prunable criteria only,
-    so that it never rises towards the top.  ``hopeless``: every vector below fails as well; such a node is not
-    worth the time to add up its losses, and they are infinite.
+    ``loss`` and ``penalty`` are in cells (weights times rows).  ``loss`` is the loss of the whole table.  ``penalty``
+    is the part that suppressed rows add to the loss of generalization.  It counts the prunable criteria only, so it
+    never rises toward the top.  ``hopeless`` means that every vector below fails too; the losses of such a node are not
+    computed and are infinite.
     """
 
     vector: Vector
@@ -183,23 +183,23 @@ class Node:
 
 
 class KnownClasses:
-    """A cache of the classes of level vectors, to roll others up from; the largest classes go first.
+    """A cache of the classes of level vectors, from which other classes are merged.  The largest are dropped first.
 
-    Those of the bottom stay, as it is below everything.
+    The classes of the bottom stay, because it is below every vector.
     """
 
     def __init__(self, bottom: Vector, classes: Classes) -> None:
         self._classes = {bottom: classes}
         self._by_size: list[tuple[int, Vector]] = [(len(classes), bottom)]
-        self._levels = np.array([bottom], dtype=np.int32)  # of ``_by_size``
+        self._levels = np.array([bottom], dtype=np.int32)  # vectors in the order of ``_by_size``
         self._spare_tuples = CACHED_TUPLES * max(len(classes), 1)
 
     def get(self, vector: Vector) -> Classes | None:
-        """Return the classes of a vector if they are known."""
+        """Return the classes of a vector if they are cached."""
         return self._classes.get(vector)
 
     def smallest_below(self, vector: Vector) -> Classes:
-        """Return the fewest known classes of a vector that is nowhere above this one."""
+        """Return the fewest cached classes of a vector that is at or below this one in every attribute."""
         place = int((self._levels <= np.array(vector, dtype=np.int32)).all(axis=1).argmax())
         return self._classes[self._by_size[place][1]]
 
@@ -223,7 +223,7 @@ class Lattice:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.top: Vector = problem.heights  # generalizes everything away
+        self.top: Vector = problem.heights  # the vector that generalizes every attribute fully
         self._nodes: dict[Vector, Node] = {}
         data = problem.data
         self._bottom = problem.bottom
@@ -237,7 +237,7 @@ class Lattice:
 
     @property
     def evaluated(self) -> int:
-        """The number of level vectors counted so far."""
+        """The number of level vectors that were counted."""
         return len(self._nodes)
 
     def floor(self, vector: Vector) -> float:
@@ -245,7 +245,7 @@ class Lattice:
         return float(sum(losses[level] for losses, level in zip(self.generalisation, vector, strict=True)))
 
     def evaluate(self, vector: Vector) -> Node:
-        """Count the classes of a level vector and judge them."""
+        """Return a level vector with its counts, suppressed rows and loss."""
         if vector not in self._nodes:
             self._nodes[vector] = self._judge(vector)
         return self._nodes[vector]
@@ -280,13 +280,13 @@ class Lattice:
         return self._exceeds(classes, ~safe(self.prunable, classes))
 
     def _exceeds(self, classes: Classes, failing: NDArray[np.bool_]) -> bool:
-        """Return whether suppressing these classes takes too many rows, or is impossible because one has none."""
+        """Return whether these classes have too many rows to suppress, or one has no row to suppress."""
         counts = classes.counts[failing]
         out = int(counts.sum()) + self.problem.data.excluded
         return out > self.problem.allowed or not counts.all()
 
     def classes(self, vector: Vector) -> Classes:
-        """Return the classes of a level vector, rolled up from the smallest known classes below."""
+        """Return the classes of a level vector, merged from the smallest cached classes below."""
         if (known := self._known.get(vector)) is not None:
             return known
         classes = self.rolled_up(self._known.smallest_below(vector), vector)
@@ -294,9 +294,9 @@ class Lattice:
         return classes
 
     def rolled_up(self, source: Classes, vector: Vector) -> Classes:
-        """Return the classes of a level vector, from those of one below it."""
+        """Return the classes of a level vector, merged from the classes of a vector below it."""
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
-        # attributes at their top add nothing to a key; the bottom has its tuples in order
+        # attributes at their top add nothing to a key; the tuples of the bottom are sorted
         levels = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
         columns = [self._digits(attribute, level) for attribute, level in levels]
         if source is not self._bottom:
@@ -310,7 +310,7 @@ class Lattice:
         return cells[self.problem.data.codes[:, attribute]]
 
     def _penalty(self, vector: Vector, classes: Classes, failing: NDArray[np.bool_]) -> float:
-        """Sum of (weights - loss of generalization) over suppressed rows: what suppressing them adds."""
+        """Return the added loss of suppression: (weights - loss of generalization), summed over suppressed rows."""
         members, counts = classes.members[failing], classes.counts[failing]
         missing = np.full(len(members), self._weight)
         for attribute, level in enumerate(vector):

@@ -1,18 +1,18 @@
-"""The full-domain recoding of proven least loss: branch and bound over boxes of level vectors.
+"""The full-domain recoding of proven least loss, by branch and bound over boxes of level vectors.
 
-The loss of a level vector v is G(v) + p(v).  G, the loss of generalization, is separable over attributes and
-rises with v.  p, what suppressed rows add, falls as v rises (counted with the criteria that are declared
-monotone under the suppression allowed).  A box holds every vector between ``low`` and ``high``: nothing in it
-loses less than G(low) + p(high), and if ``high`` suppresses too much, so does all of the box.
+The loss of a level vector v is G(v) + p(v).  G is the loss of generalization: a sum over attributes that rises with v.
+p is the loss added by suppressed rows.  It falls as v rises, if it counts criteria that are monotone under the allowed
+suppression.  A box contains every vector between ``low`` and ``high``.  No vector of it loses less than G(low) +
+p(high).  If ``high`` suppresses too many rows, so does the whole box.
 
-The box of least bound is cut in two until no bound is below the best loss found, which is the certificate; or
-until time is up, and then the least bound of the boxes left is still proven.  Boxes are made as they are
-needed, so the size of the lattice costs nothing by itself.
+The search cuts the box of least bound in two until no bound is below the best loss.  That bound is the certificate.  If
+the time is up first, the least bound of the remaining boxes is still proven.  Boxes are created on demand, so a large
+lattice costs nothing in itself.
 
-Beside it Samarati's search (2001): the lowest height with a feasible vector, and one vector of that height.  Where
-nothing is feasible, ``nearest`` looks for the fewest rows that any recoding would have to suppress: with criteria that
-are monotone under suppression the top suppresses least; with others, such as entropy-diversity, merging a class that
-fails into one that holds may make both fail, so a lower vector may do better.
+The module also has Samarati's search (2001): the lowest height with a feasible vector, and one vector of that height.
+If no vector is feasible, ``nearest`` searches for the fewest suppressed rows of any recoding.  With criteria that are
+monotone under suppression, the top suppresses least.  With others, such as entropy-diversity, a lower vector may
+suppress less, because a class that fails may spoil a class that it is merged with.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from sfumato.errors import InputError
 Sublattice = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
-SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
+SMALL_LATTICE = 1 << 16  # level vectors; smaller lattices need no good first vector
 PATIENCE = 2000  # vectors counted without a gain
-FIRST_PROOF, FIRST_SHARE = 20.0, 0.3  # seconds, and share of the time, in which small searches are proven
-SEARCH_SHARE = 0.6  # of the time, after which no restart begins
+FIRST_PROOF, FIRST_SHARE = 20.0, 0.3  # seconds, and share of the time, for a first proof
+SEARCH_SHARE = 0.6  # share of the time after which no restart begins
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)  # of the best loss, in turn
 
 
@@ -47,8 +47,8 @@ SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 class Certificate:
     """A proof of the least loss: every vector that was not counted loses at least ``bound``.
 
-    ``loss`` and ``bound`` are in cells (weights times rows); both are infinite where nothing is feasible.
-    ``nodes`` is the size of the lattice, ``evaluated`` how many of them were counted.
+    ``loss`` and ``bound`` are in cells (weights times rows); both are infinite if no vector is feasible.  ``nodes`` is
+    the size of the lattice, and ``evaluated`` the number of counted vectors.
     """
 
     loss: float
@@ -58,25 +58,25 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """True if nothing better can exist."""
+        """True if no vector can have a smaller loss."""
         return self.bound >= self.loss * (1 - ROUNDING)
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best vector found, or None where no vector is feasible, with its certificate."""
+    """The best vector, or None if no vector is feasible, with its certificate."""
 
     node: Node | None
     certificate: Certificate
 
 
 def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = math.inf) -> Optimum:
-    """Find the least loss over the whole lattice, or over the vectors of one height.
+    """Search for the least loss over the whole lattice, or over the vectors of one height.
 
     Args:
         lattice: the problem.
-        height: look only at vectors whose levels sum to this.
-        seconds: stop after this long with the best so far and the bound proven by then.
+        height: search only vectors whose levels sum to this.
+        seconds: stop after this time, with the best vector and the bound proven by then.
     """
     deadline = monotonic() + seconds
     boxes = LatticeBoxes(lattice, height)
@@ -100,7 +100,7 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
 
 
 def _proved_by_targets(boxes: LatticeBoxes, seconds: float) -> Optimum:
-    """Prove the best loss for a short while; if that is not enough, look for less by restarts and prove it then."""
+    """Prove the best loss for a short time.  If that is not enough, search by restarts, then prove again."""
     start = monotonic()
     proof = TargetProof(boxes.lattice)
     bound = _prove_shares(boxes, proof, 0.0, start + min(FIRST_PROOF, FIRST_SHARE * seconds))
@@ -112,9 +112,9 @@ def _proved_by_targets(boxes: LatticeBoxes, seconds: float) -> Optimum:
 
 
 def _prove_shares(boxes: LatticeBoxes, proof: TargetProof, bound: float, deadline: float) -> float:
-    """Prove shares of the best loss, one after the other, and return the bound proven.
+    """Prove shares of the best loss, one after the other, and return the proven bound.
 
-    Whatever loses less than a target becomes the best.
+    A vector that loses less than a target becomes the best one.
     """
     while shares := [share for share in SHARES if share * boxes.loss > bound]:
         target = shares[0] * boxes.loss
@@ -124,12 +124,12 @@ def _prove_shares(boxes: LatticeBoxes, proof: TargetProof, bound: float, deadlin
             boxes.best = result.better
             boxes.descend(deadline)
         elif result.bound < target:
-            break  # time is up
+            break  # the time is up
     return bound
 
 
 class LatticeBoxes:
-    """The boxes not yet ruled out, the least bound first, and the best vector so far."""
+    """The boxes that are not ruled out, sorted by bound, and the best vector."""
 
     def __init__(self, lattice: Lattice, height: int | None) -> None:
         self.lattice = lattice
@@ -144,24 +144,24 @@ class LatticeBoxes:
 
     @property
     def bound(self) -> float:
-        """The least loss that any vector may have."""
+        """The proven lower bound on the loss of every vector."""
         return min(self.heap[0][0], self.loss) if self.heap else self.loss
 
     @property
     def open(self) -> bool:
-        """True if something better may be left."""
+        """True if a better vector may exist."""
         return self.bound < self.loss
 
     @property
     def nodes(self) -> int:
         """The number of vectors in the lattice, or of its height."""
-        ways = [1]  # ways[h]: vectors of the attributes so far whose levels sum to h
+        ways = [1]  # ways[h]: vectors over the attributes processed, with levels that sum to h
         for top in self.lattice.top:
             ways = [sum(ways[max(h - top, 0) : h + 1]) for h in range(len(ways) + top)]
         return sum(ways) if self.height is None else ways[self.height] if self.height < len(ways) else 0
 
     def push(self, low: Vector, high: Vector) -> None:
-        """Keep a box unless its top rules it out."""
+        """Add a box unless its top rules it out."""
         if self.height is not None and not sum(low) <= self.height <= sum(high):
             return
         node = self._count(high)
@@ -169,7 +169,7 @@ class LatticeBoxes:
             heapq.heappush(self.heap, (self.lattice.floor(low) + node.penalty, low, high))
 
     def split(self) -> None:
-        """Cut the box of least bound where its loss of generalization spans most."""
+        """Cut the box of least bound along the attribute with the largest range of generalization loss."""
         _, low, high = heapq.heappop(self.heap)
         if low == high:
             return  # a single vector, counted when it was pushed
@@ -192,20 +192,20 @@ class LatticeBoxes:
                 low = middle + 1
 
     def descend(self, deadline: float) -> None:
-        """Descend from the best vector in each of two ways.
+        """Descend from the best vector in two ways.
 
-        It proves nothing, but a box is ruled out by the loss of the best vector, and time may be up before boxes lead
-        to a good one.
+        A descent proves nothing.  But boxes are ruled out by the loss of the best vector, and the time may be up before
+        boxes lead to a good one.
         """
         if self.best is not None:
             lower = (self._descended(self.best, sizes, deadline) for sizes in self._step_sizes)
             self.best = min(lower, key=lambda node: node.loss)
 
     def restart(self, deadline: float) -> None:
-        """Raise a few attributes of the best vector at random and descend from there, again and again.
+        """Raise a few attributes of the best vector at random and descend from there, repeatedly.
 
-        It stops when as many vectors were counted without a gain as before the last gain, and no fewer than
-        :data:`PATIENCE`.  The random numbers have a fixed seed, so that a search can be repeated.
+        It stops after as many vectors without a gain as were counted up to the last gain, and at least
+        :data:`PATIENCE`.  The random numbers have a fixed seed, so that a search is reproducible.
         """
         if self.best is None:
             return
@@ -217,7 +217,7 @@ class LatticeBoxes:
             sizes = random.choice(self._step_sizes)
             if node.feasible and (lower := self._descended(node, sizes, deadline)).loss < self.best.loss:
                 self.best, patience, gained = lower, self.lattice.evaluated, self.lattice.evaluated
-            gained -= self.lattice.evaluated == before  # nothing new was evaluated: the lattice may be exhausted
+            gained -= self.lattice.evaluated == before  # no vector was evaluated: the lattice may be exhausted
 
     @property
     def _step_sizes(self) -> tuple[tuple[int, ...], ...]:
@@ -225,9 +225,9 @@ class LatticeBoxes:
         return (1, max(self.lattice.top)), (max(self.lattice.top),)
 
     def _descended(self, node: Node, sizes: Sequence[int], deadline: float) -> Node:
-        """Lower one attribute, or lower one and raise another, while that loses less.
+        """Lower one attribute, or lower one and raise another, while the loss falls.
 
-        Steps are of at most the first of ``sizes`` levels, and of at most the next if none of these helps.
+        Steps have at most the first of ``sizes`` levels.  If none of them helps, the next size is tried.
         """
         while True:
             steps = (self._lower(node, most, deadline) for most in sizes)
@@ -237,7 +237,9 @@ class LatticeBoxes:
             node = lower
 
     def _lower(self, node: Node, most: int, deadline: float) -> Node | None:
-        """Return the first feasible vector of less loss at most so many levels away; None if time is up."""
+        """Return the first feasible vector of less loss within ``most`` levels; None if there is none or the time is
+        up.
+        """
         for vector in _moved(node, self.lattice, most):
             if monotonic() > deadline:
                 return None
@@ -256,8 +258,8 @@ class LatticeBoxes:
 def _moved(node: Node, lattice: Lattice, most: int) -> Iterator[Vector]:
     """Yield vectors with one attribute lower, alone and with another one higher, by at most ``most`` levels.
 
-    Vectors whose loss of generalization alone reaches the loss of ``node`` are left out.  The others come in the order
-    of that loss: the least first if ``most`` is one level, and otherwise the largest first.
+    Vectors whose loss of generalization alone reaches the loss of ``node`` are skipped.  The others are sorted by that
+    loss: ascending if ``most`` is one level, otherwise descending.
     """
     vector, losses = node.vector, lattice.generalisation
     changes: list[tuple[int, int, float]] = []  # attribute, new level, change of the loss
@@ -281,7 +283,7 @@ def _moved(node: Node, lattice: Lattice, most: int) -> Iterator[Vector]:
 
 
 def _raised(vector: Vector, top: Vector, random: Random) -> Vector:
-    """Return the vector with two to four attributes, drawn at random, at a random level no lower than theirs."""
+    """Return the vector with two to four random attributes raised to a random level."""
     raised = list(vector)
     for _ in range(random.randint(2, 4)):
         attribute = random.randrange(len(top))
@@ -290,7 +292,7 @@ def _raised(vector: Vector, top: Vector, random: Random) -> Vector:
 
 
 def _cheapest_chain(lattice: Lattice) -> list[Vector]:
-    """Return vectors from bottom to top, each step adding the least loss of generalization."""
+    """Return vectors from bottom to top, each step with the least added loss of generalization."""
     vector = [0] * len(lattice.top)
     chain = [tuple(vector)]
     while chain[-1] != lattice.top:
@@ -310,11 +312,11 @@ class TieBreak(StrEnum):
 
 
 def lowest_height(lattice: Lattice, *, order: TieBreak) -> Node | None:
-    """Bisect on the height, then take the first feasible vector of that height in ``order``; None if there is none.
+    """Bisect on the height, then return the feasible vector of that height chosen by ``order``; None if there is none.
 
     Raises:
-        InputError: a criterion is not declared monotone under the suppression allowed, so that the lowest
-            height could be missed.
+        InputError: a criterion is not monotone under the allowed suppression, so the search could miss the lowest
+            height.
     """
     if not lattice.problem.monotone:
         raise InputError(
@@ -338,7 +340,7 @@ def lowest_height(lattice: Lattice, *, order: TieBreak) -> Node | None:
 
 
 def best_at_height(lattice: Lattice, height: int, *, ranking: Callable[[Vector], int] | None) -> Node | None:
-    """Return the feasible vector of one height that ranks highest, or without a ranking has the least loss.
+    """Return the feasible vector of one height with the highest rank.  Default ranking: the least loss.
 
     Ties go to the first in ascending lexicographic order.
     """
@@ -353,8 +355,8 @@ def best_at_height(lattice: Lattice, height: int, *, ranking: Callable[[Vector],
 def heuristic(heights: Vector, vector: Vector) -> int:
     """Return F, the sum of level times hierarchy height.  A step in a tall hierarchy tends to cost little.
 
-    F knows neither the data nor the losses: it prefers a tall hierarchy's top to the cheap first step of
-    a low one, and ignores what suppression costs.
+    F ignores the data and the losses.  It prefers a tall hierarchy's top to the cheap first step of a low one, and
+    ignores the cost of suppression.
 
     >>> heuristic((4, 1, 1, 2), (1, 0, 1, 2))
     9
@@ -384,18 +386,18 @@ def _first(lattice: Lattice, height: int) -> Node | None:
     return next((node for node in nodes if node.feasible), None)
 
 
-LARGEST_SEARCH = 1 << 28  # distinct tuples looked at, over all vectors: some seconds
+LARGEST_SEARCH = 1 << 28  # distinct tuples processed, over all vectors: some seconds
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The fewest suppressed rows found, None where no vector can be cured, and whether no vector suppresses fewer."""
+    """The fewest suppressed rows, None if no vector is feasible, and whether this number is proven minimal."""
 
     suppressed: int | None
     proven: bool
 
     def limit(self, rows: int) -> str:
-        """Return the suppression limit in words; a limit that is named suffices when it is typed back."""
+        """Return the suppression limit in words.  The printed limit suffices as an argument."""
         if self.suppressed is None or self.suppressed >= rows:
             return "no limit below 1 would do" if self.proven else "no limit below 1 that would do was found"
         share = sufficient_share(self.suppressed, rows)
@@ -403,15 +405,15 @@ class Nearest:
 
 
 def nearest(lattice: Lattice, *, height: int | None = None, largest: int = LARGEST_SEARCH) -> Nearest:
-    """Look for the vector that suppresses fewest rows, from the top down.
+    """Search for the vector that suppresses the fewest rows, from the top down.
 
-    Below a vector nothing suppresses fewer rows than fail there by the criteria that are monotone under suppression.
-    The vector of least such bound is opened next, until no bound is below the best found.
+    Below a vector, no vector suppresses fewer rows than fail there by the criteria that are monotone under suppression.
+    The search opens the vector with the least such bound next, until no bound is below the best number.
 
     Args:
-        lattice: the problem; what it allows to suppress does not matter.
-        height: look only at vectors whose levels sum to this.
-        largest: stop after so many distinct tuples were looked at, as if each vector had those of the bottom.
+        lattice: the problem; its suppression limit is ignored.
+        height: search only vectors whose levels sum to this.
+        largest: limit on distinct tuples processed, at the number of tuples of the bottom per vector.
     """
     sound = lattice.problem.monotone_with_suppression
     left = max(largest // max(len(lattice.problem.data.counts), 1), 1)

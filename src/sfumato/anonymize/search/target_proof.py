@@ -1,18 +1,17 @@
-"""Proof that no recoding loses less than a target, or one that does: boxes of level vectors, narrowed, then cut.
+"""Proof that no recoding loses less than a target, or a recoding that does.  Boxes of level vectors shrink, then split.
 
-A target makes boxes narrow.  Of a box from ``low`` to ``high`` only what loses less than the target matters, so an
-attribute goes no higher than what is left to lose allows.  If ``high`` suppresses too many rows, so does
-all of the box.
+A target makes boxes small.  Only vectors that lose less than the target matter in a box from ``low`` to ``high``.  So
+an attribute is no higher than the remaining loss allows.  If ``high`` suppresses too many rows, so does the whole box.
 
-Such a vector rules out more than its box: it is raised as far as it still suppresses too many, and then everything
-below rules itself out, in whichever box it lies and whatever the target is.  So little is counted twice: a box goes if
-its ``high`` is below such a vector, and where one attribute at its lowest level, with all others at their highest, is
-below one, that level is left out.  Each attribute raised leaves less to lose for the others, and each lowered lets more
-be ruled out, until the box is empty or both come to rest.
+Such a vector rules out more than its box.  It is raised as far as it still suppresses too many rows.  Then every vector
+below it is ruled out, in any box and for any target.  A box is dropped if its ``high`` is below such a vector.  The
+lowest level of an attribute is dropped if that level, with all other attributes at their highest, is below such a
+vector.  Each raised attribute leaves less loss for the others, and each lowered one rules out more.  This repeats until
+the box is empty or unchanged.
 
-Rows that fail are counted in buckets of a hash, which is fast and never counts more than do fail.  Classes that share a
-bucket look like one larger class.  The criteria that a search prunes with hold of a class made of two that hold, and,
-where rows may be suppressed, of one that holds and any other.  So a class fails in each bucket that fails.
+Failing rows are counted in buckets of a hash, which is fast and never overestimates.  Classes that share a bucket look
+like one larger class.  The prunable criteria hold for the union of two classes that satisfy them.  If suppression is
+allowed, they hold for the union of one such class with any other.  So if a bucket fails, each of its classes fails.
 """
 
 from __future__ import annotations
@@ -30,19 +29,21 @@ from sfumato.anonymize.microdata import Keys, group
 from sfumato.anonymize.search.lattice import Lattice, Node, Vector
 from sfumato.domain.hierarchy.levels import Integers
 
-BUCKETS = 8  # a class, so that few share one
-MOST_BITS = 18  # of buckets: a larger table would not stay in the cache
+BUCKETS = 8  # buckets per class, so that few classes share one
+MOST_BITS = 18  # bits of the number of buckets; a larger table would not fit the cache
 
 
 class BucketHashes:
-    """The random bits of every leaf at every level; a class's bucket is the exclusive or of its cells' bits."""
+    """Random bits for every leaf at every level.  The bucket of a class is the exclusive or of the bits of its
+    cells.
+    """
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
         problem = lattice.problem
         sizes_alone = all(isinstance(each, KAnonymity) for each in lattice.prunable)
         self.least = max(each.least_rows for each in lattice.prunable) if sizes_alone else None  # in a class
-        rng = np.random.default_rng(0)  # any numbers are right: they decide which classes share a bucket
+        rng = np.random.default_rng(0)  # any seed is right: it decides which classes share a bucket
         self.leaves: list[list[Integers]] = [
             [rng.integers(0, 1 << MOST_BITS, size=level.size)[level.cells] for level in hierarchy.levels]
             for hierarchy in problem.hierarchies
@@ -50,12 +51,12 @@ class BucketHashes:
 
 
 class BucketCounts:
-    """The counts in vectors above that of some classes, from a vector that ``move`` takes further up.
+    """The counts of vectors above the vector of some classes.  ``move`` raises the vector.
 
     Args:
         hashes: of the lattice.
         vector: level vector of the classes.
-        classes: exact ones.
+        classes: their exact counts.
     """
 
     def __init__(self, hashes: BucketHashes, vector: Vector, classes: Classes) -> None:
@@ -72,11 +73,11 @@ class BucketCounts:
             self._keys ^= leaves[level].take(column)
 
     def too_many(self, attribute: int, level: int) -> bool:
-        """Return whether too many rows fail where one attribute is raised to a level."""
+        """Return whether too many rows fail if one attribute is raised to a level."""
         return self._too_many(self._raised(attribute, level))
 
     def move(self, attribute: int, level: int) -> None:
-        """Raise one attribute, for all that is counted from now on."""
+        """Raise one attribute for all later counts."""
         self._keys = self._raised(attribute, level)
         self._levels[attribute] = level
 
@@ -92,7 +93,7 @@ class BucketCounts:
         if least is None:
             return lattice.hopeless(self._classes.merge(group(Keys(buckets, 1 << self._bits))))
         rows = sizes = np.bincount(buckets, weights=self._rows)
-        if self._sizes is not self._rows:  # a unit of several classes counts too often, so that too few seem to fail
+        if self._sizes is not self._rows:  # repeated counts of a unit hide failing rows
             sizes = np.bincount(buckets, weights=self._sizes)
         failing = rows[sizes < least].sum()
         return float(failing) + lattice.problem.data.excluded > lattice.problem.allowed
@@ -100,7 +101,9 @@ class BucketCounts:
 
 @dataclass(frozen=True)
 class Proof:
-    """A lower bound on the loss of every vector; ``better`` loses less than the target, if one was met."""
+    """A lower bound on the loss of every vector; ``better`` is a vector that loses less than the target, if one was
+    seen.
+    """
 
     bound: float
     better: Node | None
@@ -112,14 +115,14 @@ class TargetBox:
 
     low: Vector
     high: Vector
-    penalty: float  # suppression adds as much at least
-    bound: float  # nothing in the box loses less
+    penalty: float  # minimum loss added by suppression
+    bound: float  # lower bound on the loss in the box
 
 
 class RuledOut:
-    """A set of vectors that suppress too many rows, so that every vector below them does as well.
+    """A set of vectors that suppress too many rows.  Every vector below one of them does, too.
 
-    They are kept as bits, some hundred bytes each: ``_reaching[attribute][level]`` has one for each vector that is at
+    They are stored as bits, some hundred bytes each.  ``_reaching[attribute][level]`` has one bit for each vector at
     that level or higher.
     """
 
@@ -128,7 +131,7 @@ class RuledOut:
         self._reaching = [[0] * (height + 1) for height in heights]
 
     def add(self, vector: Vector) -> None:
-        """Rule out everything up to a vector."""
+        """Rule out every vector up to the given one."""
         bit = 1 << len(self.vectors)
         self.vectors.append(vector)
         for reaching, level in zip(self._reaching, vector, strict=True):
@@ -136,7 +139,9 @@ class RuledOut:
                 reaching[below] |= bit
 
     def least_levels(self, low: Sequence[int], high: Sequence[int]) -> list[int] | None:
-        """Return each attribute's lowest level that is not ruled out with all others at ``high``; None: all are."""
+        """Return each attribute's lowest level that is not ruled out, with all others at ``high``; None if all levels
+        are.
+        """
         after = [-1]  # vectors that reach the last attributes of ``high``
         for reaching, level in zip(reversed(self._reaching), reversed(high), strict=True):
             after.append(after[-1] & reaching[level])
@@ -146,17 +151,17 @@ class RuledOut:
         for attribute, reaching in enumerate(self._reaching):
             if others := before & after.pop():
                 while others & reaching[levels[attribute]]:
-                    levels[attribute] += 1  # at ``high`` nothing is left
+                    levels[attribute] += 1  # at ``high`` no level remains
             before &= reaching[high[attribute]]
         return levels
 
 
 class TargetProof:
-    """A proof of targets for one lattice, one after the other; what one target ruled out stays so."""
+    """Proofs of several targets for one lattice.  Vectors ruled out for one target stay ruled out."""
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
-        self.evaluated = 0  # vectors that were counted to raise others
+        self.evaluated = 0  # vectors counted to raise other vectors
         self._ruled_out = RuledOut(lattice.top)
         self._losses: list[list[float]] = [losses.tolist() for losses in lattice.generalisation]
         self._hashes = BucketHashes(lattice)
@@ -167,13 +172,13 @@ class TargetProof:
         return bool(lattice.prunable)
 
     def prove(self, target: float, *, deadline: float) -> Proof:
-        """Look for a vector that loses less than ``target``, until none is left or it is ``deadline``.
+        """Search for a vector that loses less than ``target``, until none remains or ``deadline`` is reached.
 
-        The lower half of a box goes first, so that few boxes are open at a time.
+        The lower half of a box is searched first, so that few boxes are open at a time.
 
         Args:
-            target: in cells, as losses of nodes are.
-            deadline: of the monotonic clock.
+            target: in cells, like the losses of nodes.
+            deadline: on the monotonic clock.
         """
         top = self.lattice.top
         waiting = [TargetBox((0,) * len(top), top, 0.0, 0.0)]
@@ -188,7 +193,7 @@ class TargetProof:
         return Proof(target, None)
 
     def _narrowed(self, box: TargetBox, target: float) -> TargetBox | Node | None:
-        """Narrow a box to what may lose less than the target, or return a vector that does."""
+        """Shrink a box to the vectors that may lose less than the target, or return a vector that does."""
         low, high, penalty = list(box.low), list(box.high), box.penalty
         while True:
             bound = self._floor(low) + penalty
@@ -212,7 +217,7 @@ class TargetProof:
             penalty = node.penalty
 
     def _halves(self, box: TargetBox) -> list[TargetBox]:
-        """Cut the box at the middle level of the attribute that then loses most."""
+        """Cut the box at the middle level of the attribute with the largest loss at that cut."""
         low, high = box.low, box.high
         middles = [(bottom + top) // 2 for bottom, top in zip(low, high, strict=True)]
         attribute = max(
@@ -230,7 +235,7 @@ class TargetProof:
         ]
 
     def _raised(self, vector: Vector) -> Vector:
-        """Raise a vector as far as it suppresses too many rows, first the attributes that lose least by it."""
+        """Raise a vector as far as it suppresses too many rows, first the attributes with the least loss."""
         lattice, losses = self.lattice, self._losses
         counts = BucketCounts(self._hashes, vector, lattice.classes(vector))
         levels = list(vector)
@@ -250,7 +255,7 @@ class TargetProof:
         return math.fsum(losses[level] for losses, level in zip(self._losses, vector, strict=True))
 
     def _lower(self, low: list[int], high: list[int], slack: float) -> None:
-        """Lower ``high`` to what one attribute alone can lose beyond ``low``, below ``slack``."""
+        """Lower ``high`` until each attribute alone loses less than ``slack`` beyond ``low``."""
         for attribute, losses in enumerate(self._losses):
             while high[attribute] > low[attribute] and losses[high[attribute]] - losses[low[attribute]] >= slack:
                 high[attribute] -= 1
