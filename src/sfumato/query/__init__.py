@@ -1,6 +1,6 @@
 """Interactive queries under differential privacy: aggregates, SQL, sessions, optimized batches.
 
-Sessions, batches, regressions and intervals of releases are loaded when they are first named: a question needs none.
+Sessions, batches, regressions and intervals of releases are loaded at their first use: a single query needs none.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """The answer of a query: a release with a table of estimates, as JSON, Arrow and Parquet.
 
 Answers are written in blocks of groups, so that a million groups take no memory besides the answer.  Arrow builds the
-text, and other threads run meanwhile.  Counts become non-negative integers on request only: raw counts are right on
-average, and counts forced above zero are too large in empty groups.
+text, while other threads can run.  Counts become non-negative integers on request only: raw counts are unbiased, and
+counts forced above zero are too large in empty groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NUMBERS = ("estimate", "standard_error", "low", "high")
 """The fields of an estimate in JSON."""
 _BLOCK = 1 << 18  # groups in an Arrow table
-_HEADLINE_VALUES = 3  # values that an answer is shown with
+_HEADLINE_VALUES = 3  # values in the text form of an answer
 _MOST_GROUPS = 200  # in a notebook
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -44,7 +44,7 @@ STATEMENT: Final = b"answer"
 """The metadata of an Arrow stream and of a Parquet file that holds all but the rows, as JSON."""
 _PIECE = 1 << 12  # estimates written at a time as JSON
 _BATCH = 1 << 16  # groups in a batch of Arrow, and in a row group of Parquet
-_FEW = 1 << 10  # estimates that are written faster by Python
+_FEW = 1 << 10  # up to here Python writes estimates faster
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
 )
@@ -52,12 +52,12 @@ POSTPROCESSED = (
 
 @dataclass(frozen=True)
 class NoisyValue(NDArrayOperatorsMixin):
-    """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence.
+    """An estimate, its standard error, and an interval that contains the exact answer with the stated confidence.
 
-    It is a number: arithmetic and comparisons with numbers take the estimate, and lose the interval.
+    It is a number: arithmetic and comparisons with numbers use the estimate and lose the interval.
 
-    The exact answer is that of the table as the domain has it read: bounded, clamped, without rows that it drops; see
-    the notes of the :class:`Answer`.
+    The exact answer refers to the table as the domain reads it: bounded, clamped, without dropped rows.  See the notes
+    of the :class:`Answer`.
     """
 
     estimate: float
@@ -86,7 +86,7 @@ class NoisyValue(NDArrayOperatorsMixin):
         return round(self.estimate, digits)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001
-        """Return the estimate as an array without dimensions, by which NumPy computes with it."""
+        """Return the estimate as an array without dimensions, for NumPy."""
         return np.asarray(self.estimate, dtype=dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401
@@ -99,12 +99,12 @@ class NoisyValue(NDArrayOperatorsMixin):
 
 @dataclass(frozen=True)
 class CountedTruncation:
-    """The rows that meet the condition and that the bound on rows of a unit left out.
+    """The rows that meet the condition and were dropped by the bound on rows per unit.
 
     Attributes:
-        rows: how many rows, of one unit at most ``most``, so that more may be left out.
-        units: of how many units any.
-        most: the cap of one unit.
+        rows: the noisy number of dropped rows, at most ``most`` of each unit; more may be dropped.
+        units: the noisy number of units with a dropped row.
+        most: the cap per unit.
     """
 
     rows: NoisyValue
@@ -122,15 +122,15 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
 
     Attributes:
         query: the query.
-        labels: labels of the groups, one text array per grouping attribute: declared cells that can hold a row which
-            meets the condition, in their order.
-        integers: the grouping attributes whose cells are whole numbers and at most missing values.
+        labels: labels of the groups, one text array per grouping attribute: the declared cells, in order, that can hold
+            a row that meets the condition.
+        integers: the grouping attributes whose cells are integers, apart from missing values.
         estimates: arrays of shape ``(groups,)``, one set per column.
-        confidence: the probability with which each interval, alone, holds the exact answer.
-        notes: the table that the intervals are about, and any change of the released estimates.
-        truncation: the rows that the bound on rows of a unit left out, if the query asks for them.
-        called: names of the grouping attributes, if a statement gives others.
-        aggregates: estimates of the aggregates that the columns are computed from; empty if they are the columns.
+        confidence: the probability that each interval, alone, contains the exact answer.
+        notes: the table to which the intervals refer, and any change of the released estimates.
+        truncation: the rows dropped by the bound on rows per unit, if the query requests them.
+        called: names of the grouping attributes, if a statement renames them.
+        aggregates: estimates of the aggregates behind the columns; empty if they are the columns.
     """
 
     query: Query
@@ -150,25 +150,25 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the grouping attributes, or what they are called."""
+        """The names of the grouping attributes; a statement may rename them."""
         return self.called or self.query.by or self.query.data_dependent_groups
 
     @cached_property
     def keys(self) -> tuple[tuple[str, ...], ...]:
-        """Labels of the cells, one tuple per group."""
+        """The labels of the cells, one tuple per group."""
         return (
             tuple(zip(*(each.to_pylist() for each in self.labels), strict=True)) if self.labels else ((),) * len(self)
         )
 
     @cached_property
     def values(self) -> tuple[tuple[NoisyValue, ...], ...]:
-        """Estimates, one tuple per group with a value per column."""
+        """The estimates, one tuple per group with a value per column."""
         columns = ([NoisyValue(*parts) for parts in _parts(each)] for each in self.estimates)
         return tuple(zip(*columns, strict=True))
 
     @property
     def table_phrase(self) -> str:
-        """The words for the table of the exact answer, if that is not the table itself."""
+        """The name of the table behind the exact answer, unless it is the table itself."""
         return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.notes) else ""
 
     @property
@@ -193,7 +193,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         """The only value of a query with one column and no groups.
 
         Raises:
-            QueryError: there are several.
+            QueryError: the answer has several values.
         """
         if len(self) != 1 or len(self.columns) != 1:
             raise QueryError("this answer has several values; read .rows", culprit=self.columns)
@@ -201,7 +201,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One flat mapping per group: labels, then estimate, standard error and interval of each column."""
+        """The groups, each as a flat mapping of labels, then estimate, standard error and interval of each column."""
         rows = []
         for key, values in zip(self.keys, self.values, strict=True):
             row: dict[str, Any] = dict(zip(self.groups, key, strict=True))
@@ -231,11 +231,11 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         return pa.table(labels | numbers)
 
     def released_rows(self) -> ReleasedRows:
-        """Return the rows of :meth:`to_arrow`, made some at a time, to be written to a file."""
+        """Return the rows of :meth:`to_arrow` in blocks, to be written to a file."""
         return ReleasedRows(AnswerBlocks(self))
 
     def slice_groups(self, groups: slice) -> Answer:
-        """Return the answer for groups that follow each other."""
+        """Return the answer for consecutive groups."""
         return replace(
             self,
             labels=tuple(each[groups] for each in self.labels),
@@ -253,7 +253,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         )
 
     def apply_clauses(self) -> Answer:
-        """Return the groups that the statement shows, in its order and by the names that it gives them."""
+        """Return the groups of the statement's HAVING and LIMIT, in its order and under its names."""
         ordering, answer = self.query.ordering, self
         if ordering.called:
             named = zip(self.groups, ordering.called, strict=True)
@@ -284,7 +284,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         }
 
     def statement_json(self) -> dict[str, Any]:
-        """Return all but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
+        """Return everything but the numbers as plain JSON values: notes, dropped rows, and the statement."""
         return {
             "remarks": list(self.notes),
             **({} if self.truncation is None else {"truncation": asdict(self.truncation)}),
@@ -303,7 +303,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
 
 @dataclass(frozen=True)
 class AnswerBlocks:
-    """The rows of an answer as Arrow tables, some groups at a time, for a file of many."""
+    """The rows of an answer as Arrow tables of a block of groups each, for large files."""
 
     answer: Answer
 
@@ -329,24 +329,25 @@ def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
 
 
 def _whole_numbers(labels: pa.Array) -> pa.Array:
-    """Return the integers that labels spell; the one of the cell for missing values is null."""
+    """Return the integers written in labels; the label for missing values becomes null."""
     import pyarrow as pa
 
     coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
     texts = coded.dictionary.to_pylist()
     missing = np.array([text == EXTRA[0] for text in texts], dtype=np.bool_)
     integers = np.array([0 if text == EXTRA[0] else int(text) for text in texts], dtype=np.int64)
-    places = coded.indices.to_numpy()  # by NumPy, as Arrow's functions take longer to load than this takes
+    places = coded.indices.to_numpy()  # NumPy, because loading Arrow's functions takes longer
     return pa.array(integers[places], mask=missing[places] if missing.any() else None)
 
 
 def non_negative_integers(answer: Answer) -> Answer:
     """Return the answer with its counts turned into non-negative integers that keep their sum.
 
-    The nearest non-negative counts of that sum in Euclidean distance, then the largest remainders rounded up.
+    They are the nearest non-negative counts of that sum in Euclidean distance; then the largest remainders are rounded
+    up.
 
     Raises:
-        QueryError: a column that is no count.
+        QueryError: a column is not a count.
     """
     expect(answer, Answer, "counts of an Answer are post-processed")
     for name, aggregate in zip(answer.query.labels, answer.query.aggregates, strict=True):
@@ -362,8 +363,8 @@ def json_pieces(answer: Answer, *, indent: int | None = None) -> Iterator[bytes]
     """Write the JSON of :meth:`Answer.to_json` in pieces.
 
     Args:
-        answer: what is written.
-        indent: blanks a level; None: everything in one line.
+        answer: the answer to write.
+        indent: blanks per level; None: everything on one line.
 
     Raises:
         ValueError: a number that JSON does not have.
@@ -421,7 +422,7 @@ FORMATS: Final = {JSON: json_pieces, ARROW: arrow_pieces, PARQUET: parquet_piece
 
 
 class _Sink(io.RawIOBase):
-    """A file that hands over the bytes that were written to it."""
+    """A file that collects written bytes for its owner."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -454,7 +455,7 @@ def _blocks(answer: Answer) -> Iterator[pa.Table]:
 
 
 def _row_parts(encoder: json.JSONEncoder, labels: int, aggregates: int) -> list[str]:
-    """Return the constants of a row: its text before, between and after its labels and numbers, comma first."""
+    """Return the constant texts of a row: before, between and after its labels and numbers, starting with a comma."""
     row = encoder.encode({"key": ["%s"] * labels, "values": [dict.fromkeys(NUMBERS, "%s")] * aggregates})
     text = row if encoder.indent is None else "\n" + indented(row, " " * 2 * int(encoder.indent))
     return f",{text}".split('"%s"')
@@ -486,14 +487,14 @@ def _label_texts(labels: pa.Array) -> pa.Array:
 
 
 def _number_texts(numbers: FloatArray) -> pa.Array:
-    """Return numbers as JSON writes them: each is read back as the same double."""
+    """Return numbers as JSON texts; each is read back as the same double."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not np.isfinite(numbers).all():
         raise ValueError("a number that JSON does not have")
     bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)  # -0.0 is not 0.0
-    coded = pa.array(bits).dictionary_encode()  # few numbers differ among counts
+    coded = pa.array(bits).dictionary_encode()  # counts have few distinct values
     texts = coded.dictionary.view(pa.float64()).cast(pa.string())
     integral = pc.match_substring_regex(texts, "^-?[0-9]+$")
     return pc.if_else(integral, pc.binary_join_element_wise(texts, ".0", ""), texts).take(coded.indices)

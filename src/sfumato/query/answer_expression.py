@@ -1,9 +1,9 @@
-"""Numbers that a statement computes from noisy answers: post-processing, which costs nothing.
+"""Numbers that a statement computes from noisy answers: post-processing, without privacy loss.
 
 One evaluator serves SELECT, HAVING and ORDER BY.  Sums of aggregates have the exact variance of their noise.  Ratios,
-products and functions get their intervals by interval arithmetic: the intervals of the aggregates inside hold together
-with the stated confidence (union bound), and the result is all that they allow.  Their standard errors are of first
-order (delta method).
+products and functions get their intervals by interval arithmetic.  The intervals of the aggregates inside hold together
+with the stated confidence (union bound), and the result covers all values that they allow.  Their standard errors are
+first-order approximations (delta method).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sfumato.query.aggregates import Aggregate, Confidence, Estimates, Filtered,
 from sfumato.query.aggregates.sums import sum_unit
 
 _Mask: TypeAlias = NDArray[np.bool_]
-_MOST: Final = float(np.finfo(np.float64).max)  # the end of an interval without a bound, which JSON can hold
-_EXACT: Final = 1 << 53  # whole numbers up to it are doubles
-_ROUNDING: Final = 1e-9  # the share of an interval that rounding of doubles may take away
-_ROUNDED: Final = -1  # the key of the error that ROUND, FLOOR, CEIL and CAST add
+_MOST: Final = float(np.finfo(np.float64).max)  # stands for infinity, which JSON does not have
+_EXACT: Final = 1 << 53  # integers up to it are exact doubles
+_ROUNDING: Final = 1e-9  # relative widening of intervals against rounding of doubles
+_ROUNDED: Final = -1  # key of the error added by ROUND, FLOOR, CEIL and CAST
 
 
 @dataclass(frozen=True)
 class NoisyNumbers:
-    """A number for each group, its interval, and its error by the aggregates inside.
+    """A number for each group, its interval, and its error by aggregate.
 
     Attributes:
         value: estimates.
         low: lower ends of intervals.
         high: upper ends.
-        missing: the groups for which SQL may have NULL.
-        errors: the change of the number with one standard error of an aggregate, by the aggregate's place.
+        missing: the groups that may be NULL in SQL.
+        errors: the change of the number per standard error of an aggregate, by the aggregate's index.
         step: every exact number is a multiple of it; zero if there is no such step.
     """
 
@@ -63,10 +63,10 @@ def evaluate(
 ) -> NoisyNumbers:
     """Return the numbers of an expression from the estimates of all aggregates.
 
-    ``exact`` has the numbers of groups, by places below zero.
+    ``exact`` has the numbers of groups, keyed by negative indices.
 
-    A group has no mean, variance or quantile if the interval excludes no value that the domain allows.  A function of
-    counts supposes none below zero; a sum of them keeps their noise, so that it is right on average.
+    A group has no mean, variance or quantile if the interval excludes no value allowed by the domain.  A function of
+    counts assumes that none is below zero.  A sum of counts keeps their noise, so that it is unbiased.
     """
     measured = dict(exact or {})
     for place in expression.places - measured.keys():
@@ -77,12 +77,12 @@ def evaluate(
         if not isinstance(expression, Linear) and _is_positive(aggregate, domain):
             value, low, high = (np.maximum(part, 0) for part in (value, low, high))
         measured[place] = NoisyNumbers(value, low, high, unknown, {place: each.error}, unit_of(aggregate, domain))
-    with np.errstate(all="ignore"):  # ends without a bound
+    with np.errstate(all="ignore"):  # unbounded ends
         return expression.evaluate(measured)
 
 
 def _is_positive(aggregate: Aggregate, domain: Domain) -> bool:
-    """Return whether an aggregate is a count, or a sum of values that are not below zero."""
+    """Return whether an aggregate is a count, or a sum of non-negative values."""
     if isinstance(aggregate, Filtered):
         return _is_positive(aggregate.of, domain)
     return numeric(domain, aggregate.of).minimum >= 0 if isinstance(aggregate, Total) else aggregate.is_count
@@ -96,37 +96,37 @@ def unit_of(aggregate: Aggregate, domain: Domain) -> Fraction:
 
 
 class AnswerExpression(ABC):
-    """A number that is computed from the aggregates of a question, which it names by their places."""
+    """A number computed from the aggregates of a query, which it references by index."""
 
     @property
     @abstractmethod
     def places(self) -> frozenset[int]:
-        """The places of its aggregates."""
+        """The indices of its aggregates."""
 
     @abstractmethod
     def evaluate(self, measured: Mapping[int, NoisyNumbers]) -> NoisyNumbers:
-        """Return its numbers from those of its aggregates."""
+        """Compute the expression from the numbers of its aggregates."""
 
     @abstractmethod
     def rewrite(self, change: Callable[[AnswerExpression], AnswerExpression]) -> AnswerExpression:
-        """Return it with each part, and at last itself, changed."""
+        """Return the expression with ``change`` applied to each part, and finally to itself."""
 
 
 @dataclass(frozen=True)
 class Linear(AnswerExpression):
-    """A weighted sum of aggregates plus a constant; ``weights`` has the weight of each place."""
+    """A weighted sum of aggregates plus a constant; ``weights`` has the weight per index."""
 
     constant: Fraction = Fraction(0)
     weights: tuple[tuple[int, Fraction], ...] = ()
 
     @property
     def places(self) -> frozenset[int]:
-        """The places of its aggregates."""
+        """The indices of its aggregates."""
         return frozenset(place for place, _ in self.weights)
 
     @property
     def bare(self) -> int | None:
-        """The place of the aggregate that it is; None if it computes anything."""
+        """The index of the aggregate if the expression is nothing else; None otherwise."""
         return self.weights[0][0] if not self.constant and [weight for _, weight in self.weights] == [1] else None
 
     def plus(self, other: Linear) -> Linear:
@@ -137,17 +137,17 @@ class Linear(AnswerExpression):
         return Linear(self.constant + other.constant, tuple(each for each in weights.items() if each[1]))
 
     def moved(self, places: Mapping[int, int]) -> Linear:
-        """Return it with its aggregates at other places, of which several may become one."""
+        """Return the expression with new indices for its aggregates; several may become one."""
         parts = (Linear(weights=((places[place], weight),)) for place, weight in self.weights)
         return reduce(Linear.plus, parts, Linear(self.constant))
 
     def evaluate(self, measured: Mapping[int, NoisyNumbers]) -> NoisyNumbers:
-        """Return its numbers from those of its aggregates."""
+        """Compute the sum from the numbers of its aggregates."""
         parts = [_scaled(weight, measured[place]) for place, weight in self.weights]
         return reduce(_sum, parts, _constant(self.constant))
 
     def rewrite(self, change: Callable[[AnswerExpression], AnswerExpression]) -> AnswerExpression:
-        """Return it changed."""
+        """Return the changed sum."""
         return change(self)
 
 
@@ -160,15 +160,17 @@ class AnswerFunction(AnswerExpression):
 
     @property
     def places(self) -> frozenset[int]:
-        """The places of its aggregates."""
+        """The indices of its aggregates."""
         return frozenset().union(*(part.places for part in self.parts))
 
     def evaluate(self, measured: Mapping[int, NoisyNumbers]) -> NoisyNumbers:
-        """Return its numbers from those of its aggregates."""
+        """Compute the function from the numbers of its aggregates."""
         return self.function(*(part.evaluate(measured) for part in self.parts))
 
     def rewrite(self, change: Callable[[AnswerExpression], AnswerExpression]) -> AnswerExpression:
-        """Return it with each part, and at last itself, changed; sums of sums become one sum."""
+        """Return the function with ``change`` applied to each part, and finally to itself; sums of sums become one
+        sum.
+        """
         parts = tuple(part.rewrite(change) for part in self.parts)
         if self.function is _sum:
             return change(added(*parts))
@@ -179,14 +181,14 @@ class AnswerFunction(AnswerExpression):
 
 @dataclass(frozen=True)
 class AnswerColumn:
-    """A column that a statement selects: its name, its numbers, and a note on how they were measured."""
+    """A selected column of a statement: its name, its numbers, and a note on its measurement."""
 
     name: str
     expression: AnswerExpression
     note: str = ""
 
     def largest_interval(self, aggregates: Sequence[Aggregate], domain: Domain) -> float:
-        """Return the width of an interval that excludes nothing that the domain allows."""
+        """Return the width of an interval that excludes no value allowed by the domain."""
         match self.expression:
             case Linear(weights=[(place, weight)]) if weight:
                 return float(abs(weight)) * aggregates[place].largest_interval(domain)
@@ -194,7 +196,7 @@ class AnswerColumn:
 
 
 def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
-    """Return sentences for the notes of an answer: how its columns were measured and computed."""
+    """Return sentences for the notes of an answer: how its columns are measured and computed."""
     notes = [column.note for column in columns if column.note]
     names = [column.name for column in columns if not isinstance(column.expression, Linear)]
     if names:
@@ -207,14 +209,14 @@ def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
 
 @dataclass(frozen=True)
 class MeasuredAggregates:
-    """The aggregates of a question with their noise.
+    """The aggregates of a query with their noise.
 
     Attributes:
         aggregates: the aggregates.
-        domain: of the rows.
-        sources: the place of the noisy table of each; tables have independent noise.
+        domain: the domain of the rows.
+        sources: the index of the noisy table of each aggregate; tables have independent noise.
         noises: the noise on the cells of each table.
-        at: returns their estimates with intervals of a confidence; None in a preview.
+        at: returns the estimates with intervals at a given confidence; None in a preview.
     """
 
     aggregates: tuple[Aggregate, ...]
@@ -228,7 +230,9 @@ class MeasuredAggregates:
         return tuple(self._column(column.expression, confidence) for column in columns)
 
     def error(self, column: AnswerColumn, confidence: Confidence) -> tuple[float, float] | None:
-        """Return the standard error and the half-width of a sum of counts and sums; None if they need the answers."""
+        """Return the standard error and the half-width of a sum of counts and sums; None if they depend on the
+        answers.
+        """
         linear = column.expression.rewrite(self._merged)
         if not isinstance(linear, Linear):
             return None
@@ -261,7 +265,9 @@ class MeasuredAggregates:
         return Estimates(*(np.broadcast_to(each, shape) for each in (numbers.value, error, low, high)))
 
     def _merged(self, expression: AnswerExpression) -> AnswerExpression:
-        """Return an expression in which counts of one noisy table are one aggregate: their noise is the same."""
+        """Return an expression in which counts from one noisy table are one aggregate, because they share their
+        noise.
+        """
         if not isinstance(expression, Linear):
             return expression
         first: dict[tuple[int, bool], int] = {}
@@ -272,7 +278,7 @@ class MeasuredAggregates:
         return expression.moved(places)
 
     def _standard_error(self, errors: Mapping[int, FloatArray]) -> FloatArray:
-        """Return the standard error: tables are independent, and numbers of one table may err together."""
+        """Return the standard error: errors of different tables are independent, errors within one table may add up."""
         by_source: dict[int, FloatArray] = {}
         for place, error in errors.items():
             source = place if place == _ROUNDED else self.sources[place]
@@ -281,7 +287,7 @@ class MeasuredAggregates:
 
 
 def _of_each(confidence: Confidence, intervals: int) -> Confidence:
-    """Return the confidence of each of several intervals, so that all hold with this one (union bound)."""
+    """Return the confidence of each of several intervals that makes all of them hold with this one (union bound)."""
     return Confidence(1 - (1 - confidence.probability) / max(1, intervals))
 
 
@@ -310,13 +316,13 @@ def _scaled(weight: Fraction, numbers: NoisyNumbers) -> NoisyNumbers:
 def _sum(one: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
     low, high = one.low + other.low, one.high + other.high
     errors = _added(one.errors, other.errors)
-    known = all(each.step or not (np.any(each.low) or np.any(each.high)) for each in (one, other))  # 0 has no step
+    known = all(each.step or not (np.any(each.low) or np.any(each.high)) for each in (one, other))  # zero has no step
     step = _common(one.step, other.step) if known else Fraction(0)
     return NoisyNumbers(one.value + other.value, low, high, one.missing | other.missing, errors, step)
 
 
 def _common(one: Fraction, other: Fraction) -> Fraction:
-    """Return the greatest number of which both are multiples."""
+    """Return the greatest common divisor of two fractions."""
     below = math.lcm(one.denominator, other.denominator)
     return Fraction(math.gcd(int(one * below), int(other * below)), below)
 
@@ -331,7 +337,7 @@ def _added(
 
 
 def product(one: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
-    """Return products: an interval is between the products of the ends."""
+    """Return products; their intervals come from the products of the ends."""
     corners = [a * b for a in (one.low, one.high) for b in (other.low, other.high)]
     errors = _added({place: other.value * error for place, error in one.errors.items()}, other.errors, one.value)
     low, high = reduce(np.minimum, corners), reduce(np.maximum, corners)
@@ -339,9 +345,9 @@ def product(one: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
 
 
 def quotient(above: NoisyNumbers, below: NoisyNumbers) -> NoisyNumbers:
-    """Return quotients where they exist: a divisor that is not zero is at least its step away from zero.
+    """Return quotients: a non-zero divisor is at least its step away from zero.
 
-    The group may have no quotient, which is NULL, if the interval of the divisor holds zero.
+    A group's quotient may be NULL if the interval of the divisor contains zero.
     """
     step = float(below.step)
     positive, negative = below.high >= max(step, np.nextafter(0, 1)), below.low <= -max(step, np.nextafter(0, 1))
@@ -366,7 +372,7 @@ def quotient(above: NoisyNumbers, below: NoisyNumbers) -> NoisyNumbers:
 
 
 def rounded(how: Callable[[FloatArray], FloatArray], digits: int, numbers: NoisyNumbers) -> NoisyNumbers:
-    """Return numbers rounded to digits after the point by a function that never falls."""
+    """Return numbers rounded to ``digits`` decimal places by a non-decreasing function."""
     scale = 10.0**digits
     value, low, high = (how(each * scale) / scale for each in (numbers.value, numbers.low, numbers.high))
     errors = _added(numbers.errors, {_ROUNDED: np.asarray(1 / scale / math.sqrt(6))})  # both numbers are rounded
@@ -374,7 +380,7 @@ def rounded(how: Callable[[FloatArray], FloatArray], digits: int, numbers: Noisy
 
 
 def raised(exponent: int, numbers: NoisyNumbers) -> NoisyNumbers:
-    """Return numbers to the power of a positive whole exponent."""
+    """Return numbers to the power of a positive integer exponent."""
     ends = numbers if exponent % 2 else absolute(numbers)
     errors = {place: exponent * numbers.value ** (exponent - 1) * error for place, error in numbers.errors.items()}
     step = numbers.step**exponent
@@ -382,7 +388,7 @@ def raised(exponent: int, numbers: NoisyNumbers) -> NoisyNumbers:
 
 
 def exact_numbers(values: FloatArray) -> NoisyNumbers:
-    """Return numbers without an error; NaN stands for NULL."""
+    """Return numbers without an error; NaN means NULL."""
     return NoisyNumbers(values, values, values, np.isnan(values))
 
 
@@ -399,7 +405,7 @@ def absolute(numbers: NoisyNumbers) -> NoisyNumbers:
 
 
 def otherwise(numbers: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
-    """Return COALESCE: the interval of a number that may be missing holds both numbers."""
+    """Return COALESCE; the interval of a possibly missing number covers both numbers."""
     missing = numbers.missing
     value = np.where(missing, other.value, numbers.value)
     low = np.where(missing, np.minimum(numbers.low, other.low), numbers.low)
@@ -408,13 +414,13 @@ def otherwise(numbers: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
 
 
 def null_if(numbers: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
-    """Return NULLIF: a number that equals the other is missing."""
+    """Return NULLIF: a number equal to the other becomes missing."""
     missing = numbers.missing | (numbers.value == other.value)
     return NoisyNumbers(numbers.value, numbers.low, numbers.high, missing, numbers.errors, numbers.step)
 
 
 def least(*parts: NoisyNumbers) -> NoisyNumbers:
-    """Return LEAST, which ignores numbers that are missing."""
+    """Return LEAST, which ignores missing numbers."""
     there = [np.where(part.missing, np.inf, part.value) for part in parts]
     value = reduce(np.minimum, there)
     missing = reduce(np.logical_and, (part.missing for part in parts))
@@ -429,12 +435,12 @@ def least(*parts: NoisyNumbers) -> NoisyNumbers:
 
 
 def greatest(*parts: NoisyNumbers) -> NoisyNumbers:
-    """Return GREATEST, which ignores numbers that are missing."""
+    """Return GREATEST, which ignores missing numbers."""
     return _scaled(Fraction(-1), least(*(_scaled(Fraction(-1), part) for part in parts)))
 
 
 def aggregate_at(place: int) -> Linear:
-    """Return the aggregate at a place."""
+    """Return the aggregate at an index."""
     return Linear(weights=((place, Fraction(1)),))
 
 

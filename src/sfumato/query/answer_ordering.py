@@ -1,6 +1,6 @@
-"""HAVING, ORDER BY and LIMIT of noisy answers: post-processing, which costs nothing.
+"""HAVING, ORDER BY and LIMIT of noisy answers: post-processing, without privacy loss.
 
-A group has no mean, variance or quantile if the interval excludes no value that the domain allows.  As in SQL, such a
+A group has no mean, variance or quantile if the interval excludes no value allowed by the domain.  As in SQL, such a
 group meets no comparison of HAVING, and it comes last in the order.
 """
 
@@ -33,11 +33,11 @@ class AnsweredGroups(Protocol):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """Labels, one Arrow array per group attribute."""
+        """The labels, one Arrow array per group attribute."""
 
     @property
     def measured(self) -> tuple[Estimates, ...]:
-        """Estimates, one set per aggregate."""
+        """The estimates, one set per aggregate."""
 
     def __len__(self) -> int: ...
 
@@ -74,7 +74,7 @@ _SUBJECTS = {
 
 @dataclass(frozen=True)
 class SortKey:
-    """Numbers that order groups."""
+    """The numbers that order groups."""
 
     numbers: Numbers
     descending: bool
@@ -86,12 +86,12 @@ class Ordering:
     """The groups of a noisy answer to show, and their order.
 
     Attributes:
-        having: the condition that every group to show meets; None: all groups.
+        having: the condition for the groups to show; None: all groups.
         order: keys; the first has precedence.
         limit: the number of groups; None: all.
-        offset: the number of groups before the first to show.
+        offset: the number of groups to skip first.
         called: names of the groups, in order; empty for the names of the groupings.
-        clauses: what the statement says after GROUP BY; empty for nothing.
+        clauses: the text of the clauses after GROUP BY; empty if there are none.
     """
 
     having: Truth | None = None
@@ -109,7 +109,7 @@ class Ordering:
         return f"{note}; the intervals of chosen groups hold less often" if chosen else note
 
     def places(self, answer: AnsweredGroups) -> NDArray[np.intp]:
-        """Return the places of the groups to show, in the order of the statement."""
+        """Return the indices of the groups to show, in the order of the statement."""
         places = np.arange(len(answer))
         if self.having is not None:
             places = places[self.having(answer)[0]]
@@ -126,16 +126,16 @@ UNORDERED: Final = Ordering()
 
 @dataclass(frozen=True)
 class OrderingReader:
-    """A reader of what a statement does with its noisy answers.
+    """A reader of the clauses of a statement about its noisy answers.
 
     Attributes:
         text: the statement.
-        select: the statement as it was parsed.
-        domain: of the rows.
+        select: the parsed statement, unchanged.
+        domain: the domain of the rows.
         by: the groups.
         aggregates: the aggregates.
         items: for each selected column, its numbers, or -1 for the first group, -2 for the second.
-        place_of: returns the place of a node; None if it is an aggregate or attribute that is not selected.
+        place_of: returns the index of a node; None if it is an aggregate or attribute that is not selected.
     """
 
     text: str
@@ -147,10 +147,10 @@ class OrderingReader:
     place_of: Callable[[Any], int | None]
 
     def read(self, called: tuple[str, ...]) -> Ordering:
-        """Return the ordering, in which groups have the names ``called``.
+        """Return the ordering, with the names ``called`` for the groups.
 
         Raises:
-            QueryError: a clause is about something else than answers, groups and numbers.
+            QueryError: a clause names anything but answers, groups and numbers.
         """
         having, order, limit, offset = (self.select.args.get(name) for name in _CLAUSES)
         truth = None if having is None else self._truth(having.this)
@@ -192,7 +192,7 @@ class OrderingReader:
         return SortKey(numbers, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
 
     def _truth(self, node: Any) -> Truth:  # noqa: ANN401, C901 - one case a kind
-        """Return where a condition of HAVING is true and where it is false."""
+        """Return the groups that make a condition of HAVING true, and the groups that make it false."""
         from sqlglot import exp
 
         match node:
@@ -251,7 +251,7 @@ class OrderingReader:
         return self._of_cells(column, what, lambda: missing(self.domain, name))
 
     def _of_cells(self, node: Any, place: int, build: Callable[[], Any]) -> Truth:  # noqa: ANN401
-        """Return where a condition on a group is true and where it is false, by the labels of its cells."""
+        """Return the groups that make a condition on a group true, and false, by the labels of its cells."""
         try:
             met = build()
         except SfumatoError as error:
@@ -265,7 +265,7 @@ class OrderingReader:
         return partial(_labelled, -1 - place, labels[0], labels[1])
 
     def _is_declared(self, name: str) -> bool:
-        """Return whether the domain declares the cells of a group; otherwise they are found in the data."""
+        """Return whether the domain declares the cells of a group; otherwise they come from the data."""
         try:
             return bool(self.domain.grouping(name).name)
         except SfumatoError:
@@ -275,21 +275,21 @@ class OrderingReader:
         return partial(_values, expression, self.aggregates, self.domain)
 
     def _operand(self, node: Any, operand: Any, clause: str) -> int | AnswerExpression:  # noqa: ANN401
-        """Return the group or the numbers that an operand of a clause is."""
+        """Return the group or the numbers of a clause's operand."""
         what = self._item(operand, clause)
         if what is not None:
             return what
         return ExpressionReader(self.text, partial(self._leaf, node, clause), self._unit).read(operand)
 
     def _leaf(self, node: Any, clause: str, operand: Any) -> AnswerExpression | None:  # noqa: ANN401
-        """Return what an operand is that computes nothing; refuse what is not selected."""
+        """Return an operand that computes nothing; refuse one that is not selected."""
         from sqlglot import exp
 
         what = self._item(operand, clause)
         if isinstance(what, int):
             if not self._has_numbers(self.by[-1 - what]):
                 raise refuse(self.text, operand, COMPUTED)
-            return aggregate_at(what)  # a place below zero: the number of the group
+            return aggregate_at(what)  # a negative index: the number of the group
         if what is None and isinstance(operand, exp.Column | exp.AggFunc | exp.WithinGroup | exp.Anonymous):
             raise self._not_selected(node, operand, _SUBJECTS[clause], **{clause: None})
         return what
@@ -309,13 +309,13 @@ class OrderingReader:
         return isinstance(self._item(node, "having"), int)
 
     def _item(self, node: Any, clause: str) -> int | AnswerExpression | None:  # noqa: ANN401
-        """Return what is selected or measured so; in ORDER BY a name given by AS goes first."""
+        """Return the selected or measured item of a node; in ORDER BY a name given by AS takes precedence."""
         named, written = self._named(node), self._written(node)
         first, second = (named, written) if clause == "order" else (written, named)
         return second if first is None else first
 
     def _written(self, node: Any) -> int | AnswerExpression | None:  # noqa: ANN401
-        """Return what a node is, as it is written; None if it is not selected."""
+        """Return the item whose text equals a node; None if it is not selected."""
         for item, what in zip(self.select.expressions, self.items, strict=False):
             if item.unalias() == node:
                 return what
@@ -326,7 +326,7 @@ class OrderingReader:
         return aggregate_at(place) if place is not None and place >= 0 else place
 
     def _named(self, node: Any) -> int | AnswerExpression | None:  # noqa: ANN401
-        """Return what AS names so."""
+        """Return the item that AS gives the name of a node."""
         from sqlglot import exp
 
         if not isinstance(node, exp.Column) or node.table:
@@ -351,7 +351,7 @@ class OrderingReader:
         return refuse(self.text, node, reason, *self._suggest(**clause))
 
     def _suggest(self, **clause: None) -> tuple[str, ...]:
-        """Return the statement without a clause, to ask instead; nothing if it is long."""
+        """Return the statement without a clause as a suggestion; nothing if it is long."""
         select = self.select.copy()
         for name, value in clause.items():
             select.set(name, value)
@@ -412,7 +412,7 @@ def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: A
 
 
 def _compared_labels(group: int, sign: Comparison, value: Literal, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
-    """Compare labels that were found in the data: with a number as numbers, with text as text."""
+    """Compare labels found in the data: numbers with numbers, texts with texts."""
     labels = pairs = answer.labels[group].to_pylist()
     if isinstance(value, Fraction):
         pairs = [None if text is None else _as_number(text) for text in labels]
@@ -432,7 +432,7 @@ def _as_number(text: str) -> Fraction | None:
 def _values(
     expression: AnswerExpression, aggregates: Sequence[Aggregate], domain: Domain, answer: AnsweredGroups
 ) -> FloatArray:
-    """Return noisy answers; NaN where SQL may have NULL, as for an empty group's mean."""
+    """Return noisy answers; NaN if SQL may have NULL, such as for the mean of an empty group."""
     exact = {
         place: exact_numbers(np.array([_label_number(label) for label in answer.labels[-1 - place].to_pylist()]))
         for place in expression.places
@@ -448,14 +448,14 @@ def _label_number(label: str | None) -> float:
 
 
 def _in_text_order(group: int, answer: AnsweredGroups) -> FloatArray:
-    """Return the places of labels in the order of their texts; NaN for missing values."""
+    """Return the ranks of labels in the order of their texts; NaN for missing values."""
     labels = [None if label == EXTRA[0] else label for label in answer.labels[group].to_pylist()]
     places = {label: place for place, label in enumerate(sorted({each for each in labels if each is not None}))}
     return np.array([np.nan if each is None else places[each] for each in labels], dtype=np.float64)
 
 
 def _codes(group: int, answer: AnsweredGroups) -> FloatArray:
-    """Return the places of labels in the order of the cells, or of text found in the data; NaN for missing values."""
+    """Return the ranks of labels in the order of the cells, or of texts found in the data; NaN for missing values."""
     import pyarrow as pa
 
     labels: Any = answer.labels[group]

@@ -1,6 +1,6 @@
-"""Answers to questions: one release for all the tables that a question needs, and the estimates from them.
+"""Answers to queries: one release for all tables of a query, and the estimates from them.
 
-All quantiles of an attribute follow from one release, each with its interval, because it is a noisy tree of counts.
+All quantiles of an attribute come from one release, each with its interval, because it is a noisy tree of counts.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ def ask(
 ) -> Answer:
     """Answer a query under one loss, charged before the data is touched.
 
-    The loss is divided equally over the tables that the query needs.  A query that needs the same tables as
-    one that was answered before at this loss returns its numbers, and costs the dataset nothing.
+    The loss is divided equally over the tables of the query.  If an earlier query used the same tables at the same
+    loss, the stored numbers are returned, and nothing is charged.
 
     Args:
         vault: the protected table.
-        query: what is asked.
+        query: the query.
         confidence: of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the privacy
             unit of the vault's domain (add/remove).
 
     Raises:
         QueryError, DomainError: the query does not fit the domain; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
-        LossError: a confidence outside (0, 1), or values to be discovered without a delta; nothing was spent.
-        TableError: values are to be found in a column that the table does not have; nothing was spent.
+        LossError: a confidence outside (0, 1), or undeclared values without a delta; nothing was spent.
+        TableError: the table lacks a column whose values are to be found; nothing was spent.
     """
     loss = stated_loss(stated)
     refuse_no_vault(vault)
@@ -77,7 +77,7 @@ def ask(
     if query.data_dependent_groups:
         return _discover(vault, query, loss, level, retry_key)
     plan_ = plan(query, vault.domain, vault.view)
-    plan_.noises(loss)  # refuses, for free, what cannot be measured
+    plan_.noises(loss)  # refuse before the charge if the noise cannot be drawn
     released = vault.release(plan_.request, loss, partial(plan_.run, loss=loss), retry_key=retry_key)
     return plan_.answer(released, loss, level)
 
@@ -92,28 +92,28 @@ def sql(
     retry_key: str | None = None,
     **stated: Unpack[StatedLoss],
 ) -> Answer:
-    """Answer a SELECT of the subset under one loss, as :func:`ask` does.
+    """Answer a SELECT of the subset under one loss, like :func:`ask`.
 
     The subset is described in :mod:`sfumato.query.statements.select_statement`.
 
     Args:
-        vault: the protected table, or the tables of a schema: then the statement may join them, as
-            :mod:`sfumato.query.statements.table_statement` says.
+        vault: the protected table, or the tables of a schema: then the statement may join them
+            (:mod:`sfumato.query.statements.table_statement`).
         text: the statement.
-        groupable_undeclared: columns outside the domain by whose values may be grouped; takes a loss with a delta.
+        groupable_undeclared: columns outside the domain that may be used in GROUP BY; needs a loss with a delta.
         confidence: of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the privacy
             unit of the vault's domain (add/remove).
 
     Raises:
-        QueryError: the statement is no text, or outside the subset; the message says where and why, and nothing was
-            spent.
-        LossError: the loss is none, or the confidence outside (0, 1); nothing was spent.
+        QueryError: the statement is no text, or outside the subset; the message names the place and the reason, and
+            nothing was spent.
+        LossError: the loss is missing, or the confidence is outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     loss = stated_loss(stated)
-    if not isinstance(vault, VaultInterface):  # of one table nothing of several is loaded
+    if not isinstance(vault, VaultInterface):  # a single table needs no import for several
         if groupable_undeclared:
             raise QueryError(
                 "of several tables no values are found in the data: declare them", culprit=groupable_undeclared
@@ -131,7 +131,7 @@ def sql(
 def _with_view(
     vault: VaultInterface, text: str, refused: QueryError, groupable_undeclared: Sequence[str]
 ) -> tuple[VaultInterface, Query]:
-    """Return the vault of the view that a statement about one table asks, and its query."""
+    """Return the query of a statement about one table, and the vault of the view that it queries."""
     from sfumato.query.statements.table_statement import parse_with_view
     from sfumato.vault.vault import Vault
 
@@ -156,7 +156,8 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
 
 
 def view(vault: SchemaVault, text: str) -> Vault:
-    """Return the vault of a view, for any family: ``SELECT *`` FROM tables and joins, or a statement of one row a unit.
+    """Return the vault of a view, for any family: ``SELECT *`` FROM tables and joins, or a statement of one row per
+    unit.
 
     Raises:
         QueryError: the statement is outside the grammar, with its place.
@@ -167,10 +168,10 @@ def view(vault: SchemaVault, text: str) -> Vault:
 
 
 def price(query: Query, domain: Domain, loss: Loss) -> Charge:
-    """Return the charge of a query at a loss, the first time that it is asked.
+    """Return the charge of a query at a loss, if it is new.
 
     Raises:
-        LossError: values to be found in the data at a loss without a delta.
+        LossError: undeclared values at a loss without a delta.
     """
     return _threshold(_with_delta(loss), domain).charge if query.data_dependent_groups else loss.charge
 
@@ -218,7 +219,7 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
 def _estimates(
     query: Query, domain: Domain, payload: Payload, noise: Noise, confidence: Confidence
 ) -> tuple[tuple[Estimates, ...], tuple[Estimates, ...]]:
-    """Return the estimates of the columns, and those of the aggregates that they are computed from."""
+    """Return the estimates of the columns, and the estimates of the aggregates behind them."""
     units, number = np.asarray(payload["units"], dtype=np.int64), len(query.aggregates)
 
     def at(level: Confidence) -> tuple[Estimates, ...]:

@@ -1,7 +1,7 @@
 """Estimates from noisy tables: signed sums of counts, sums and ratios, with the variance of their noise.
 
-Every number is a sum over the cells of all tables that have the attributes of the question.  The weights do not depend
-on the cells, so the variance is known.  Ratios use the delta method.
+Every number is a sum over the cells of all tables that have the attributes of the query.  The weights do not depend on
+the noisy counts, so the variance is known.  Ratios use the delta method.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Term:
-    """A sum of ``of``, or of ones, over the rows that meet ``where``; of a ratio, divided by those that meet ``among``.
+    """A sum of ``of``, or of ones, over the rows that meet ``where``.
 
-    ``sign`` is what it counts for in a difference.
+    A ratio is divided by the rows that meet ``among``.  ``sign`` is its sign in a difference.
     """
 
     sign: int
@@ -51,7 +51,7 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedCounts:
-    """Counts over the attributes of a question: one axis per attribute, over groups of its codes.
+    """Counts over the attributes of a query: one axis per attribute, over groups of its codes.
 
     Each cell carries noise of ``variance``, independent of all others.  An interval is ``spread`` of its standard
     deviations and one step of its integers.
@@ -64,7 +64,7 @@ class ProjectedCounts:
 
 
 def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, confidence: Confidence) -> ProjectedCounts:
-    """Return a noisy table, summed over all attributes that the question does not name."""
+    """Return a noisy table, summed over all attributes that the query does not name."""
     others = tuple(axis for axis, name in enumerate(table.attributes) if name not in names)
     held = [name for name in table.attributes if name in names]
     summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
@@ -75,13 +75,13 @@ def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, confidence:
 
 @dataclass(frozen=True, eq=False)
 class TermWeights:
-    """A term over the cells of one view: what a row adds above and below, and how far its value may be off.
+    """A term over the cells of one view: the contribution of a row to both sums, and the possible error of its value.
 
     Attributes:
-        above: what it adds to a sum, or to the numerator of a ratio.
-        below: what it adds to the denominator; None of a sum.
-        less: how much less its value may be.
-        more: how much more.
+        above: the contribution to a sum, or to the numerator of a ratio.
+        below: the contribution to the denominator; None for a sum.
+        less: the largest possible overestimate of the value.
+        more: the largest possible underestimate of the value.
     """
 
     above: FloatArray
@@ -91,7 +91,7 @@ class TermWeights:
 
     @property
     def off(self) -> FloatArray:
-        """The most that a value may be off, to either side."""
+        """The largest possible error of a value, to either side."""
         return np.maximum(self.less, self.more)
 
     def at(self, side: int) -> TermWeights:
@@ -124,10 +124,10 @@ class DirectEstimate:
 def estimate(
     tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, confidence: Confidence
 ) -> tuple[DirectEstimate | str, list[NoisyTable]]:
-    """Return the signed sum of the terms and the tables that it is from, or the reason why it has no interval."""
+    """Return the signed sum of the terms and its tables, or the reason why it has no interval."""
     used: list[NoisyTable] = []
     views: list[ProjectedCounts] = []
-    weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
+    weights: list[list[TermWeights]] = []  # one list per view, with one entry per term
     for table in _tables_for(tables, names, domain):
         view = _view(table, names, domain, confidence)
         held = [each for term in terms if (each := term_weights(view, term, names, domain)) is not None]
@@ -162,7 +162,7 @@ def estimate(
 
 @dataclass(frozen=True)
 class _Combined:
-    """The signed sum of terms, with its standard errors in the table and a population, and what one row moves."""
+    """The signed sum of terms, its standard errors for the table and for a population, and the effect of one row."""
 
     value: float
     errors: tuple[float, float]
@@ -200,7 +200,7 @@ def _combined(
     sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, rows))
     steps = [float(np.abs(slope).max()) for slope, view in zip(slopes, views, strict=True) if view.variance]
     value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
-    # the most that one row of noise changes is the step: sums of small noise have no values between
+    # the step is the largest change by one row of noise: sums of small noise have no values between
     return _Combined(value, (math.sqrt(noise), math.sqrt(noise + sampling)), max(steps, default=0.0))
 
 
@@ -212,7 +212,7 @@ def _rows(tables: Sequence[NoisyTable], domain: Domain, confidence: Confidence) 
 
 
 def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Domain) -> list[NoisyTable]:
-    """Return the tables that may answer a question about ``names``, decided without a look at the question's cells.
+    """Return the tables that may answer a query about ``names``, chosen without a look at the query's cells.
 
     The groups of an attribute follow from the noise of its first table.  Given the groups, that noise has another
     distribution.  So the first table is never combined with later tables, whether or not these can be used with the
@@ -227,13 +227,13 @@ def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Do
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """One term.
+    """An estimate of one term.
 
     Attributes:
         value: the answer.
-        slopes: of each view, the derivative of the answer by each of its cells.
-        row_effects: of each view, how far one more row in a cell changes the exact answer.
-        shares: of the views in the answer.
+        slopes: for each view, the derivative of the answer by each of its cells.
+        row_effects: for each view, the change of the exact answer per additional row in a cell.
+        shares: the weights of the views in the answer.
         moved: the sum of ``row_effects`` over all rows.
     """
 
@@ -245,9 +245,9 @@ class _Answer:
 
 
 def _answer(views: Sequence[ProjectedCounts], weights: Sequence[TermWeights]) -> _Answer | str:
-    """Return one term from all views, weighted by inverse variance; or why a ratio has no interval.
+    """Return one term from all views, weighted by inverse variance; or the reason why a ratio has no interval.
 
-    Numerator and denominator are sums over the same noisy cells.  A ratio's derivatives are those of (above - ratio x
+    Numerator and denominator are sums over the same noisy cells.  A ratio has the derivatives of (above - ratio x
     below) / denominator: the delta method.
     """
     scale = [each.above if each.below is None else each.below for each in weights]
@@ -300,7 +300,7 @@ def _condition_mask(where: Predicate | None, names: tuple[str, ...], domain: Dom
 
 
 def _on_groups(meets: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | None:
-    """Return ones at the groups where a condition holds, zeros elsewhere; None if it holds for a part of a group."""
+    """Return ones at the groups that meet a condition, zeros elsewhere; None if it holds for a part of a group."""
     every = some = meets
     for axis, groups in enumerate(view.groups):
         if meets.shape[axis] > 1:
@@ -316,8 +316,8 @@ def _on_groups(meets: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | 
 def _ends(attribute: Integer | Real, groups: NDArray[np.int64], size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the least, a middle and the greatest value of each group of codes; zeros if it has none.
 
-    The middle of a group that is an open cell is its typical value; of one with other cells, that value stands for the
-    end.
+    The middle of an open cell is its typical value.  In a group with other cells, that value is the end of the open
+    cell.
     """
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     own, last = groups[: attribute.declared], attribute.declared - 1

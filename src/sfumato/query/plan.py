@@ -1,9 +1,10 @@
-"""The plan of a question: the few noisy tables that answer it, and the answer from them.
+"""The plan of a query: the few noisy tables that answer it, and the answer from them.
 
-Aggregates that need the same table share it, and two questions that need the same tables are one release.  The error of
-an answer follows from the plan and the loss alone, before anything is spent.  Errors of counts and sums are exact.  The
-error of a mean or a variance depends on the number of rows in a group, which the table does not reveal for free, so it
-is bounded for a number of rows that the caller supposes.  The error of a quantile is bounded as a rank: a share of the
+Aggregates that need the same table share it, and two queries that need the same tables are one release.  The error of
+an answer follows from the plan and the loss alone, before anything is spent.  Errors of counts and sums are exact.
+
+The error of a mean or a variance depends on the number of rows in a group, which is itself private.  So the error is
+bounded for a number of rows that the caller supposes.  The error of a quantile is bounded as a rank: a share of the
 rows.
 """
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sfumato.ledger.ledger import Ledger
 
 _FINEST_EPSILON = -9
-_ALL_ROWS = 1e18  # more than any table has
+_ALL_ROWS = 1e18  # more rows than any table has
 _DIGITS = 1000  # an epsilon is stated with three digits
 _USUAL = Confidence(Fraction(95, 100))
 
@@ -56,11 +57,11 @@ class Plan:
     Attributes:
         query: the checked query.
         domain: the domain of the rows.
-        tables: the questions of each table, which divide its part of the loss equally.
-        source: the place of the table of each aggregate.
+        tables: the measurements of each table, which divide its part of the loss equally.
+        source: the index of the table of each aggregate.
         words: the query in words, for readers of the journal.
-        truncation: the place of the table of dropped rows, and of units with any; None if the query does not ask.
-        groups: the groups that the condition leaves, in the order of the answer; None: all.
+        truncation: the index of the table of dropped rows and their units; None if the query does not request it.
+        groups: the groups that remain under the condition, in the order of the answer; None: all.
     """
 
     query: Query
@@ -73,12 +74,12 @@ class Plan:
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
-        """The questions of all tables, in their order."""
+        """The measurements of all tables, in order."""
         return tuple(question for table in self.tables for question in table)
 
     @cached_property
     def shares(self) -> tuple[Fraction, ...]:
-        """The part of the loss of each question; every table gets an equal part."""
+        """The part of the loss of each measurement; every table gets an equal part."""
         part = Fraction(1, len(self.tables))
         return tuple(part / len(table) for table in self.tables for _ in table)
 
@@ -93,7 +94,7 @@ class Plan:
         return ReleaseRequest("query", "tally", self.parameters, self.words)
 
     def noises(self, loss: Loss) -> tuple[Noise, ...]:
-        """Return the noise on each question at a loss; refuses, for free, what cannot be measured.
+        """Return the noise on each measurement at a loss; refuse, without a charge, noise that cannot be drawn.
 
         Raises:
             LossError: no loss, or one so small that its noise cannot be drawn.
@@ -106,7 +107,7 @@ class Plan:
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
     def answer(self, released: ReleasedPayload, loss: Loss, confidence: Confidence) -> Answer:
-        """Return the answer, from what was released at a loss."""
+        """Return the answer from the payload of a release at a loss."""
         query, domain, added = self.query, self.domain, self.noises(loss)
         estimates = self._estimates(released.payload, loss, confidence)
         at = partial(self._estimates, released.payload, loss)
@@ -139,7 +140,7 @@ class Plan:
     def _measured(
         self, loss: Loss, at: Callable[[Confidence], tuple[Estimates, ...]] | None = None
     ) -> MeasuredAggregates:
-        """Return the aggregates with their noise, for what is computed from them."""
+        """Return the aggregates with their noise, for computed columns."""
         added = self.noises(loss)
         noises = tuple(added[self._places(source)[0]] for source in self.source)
         return MeasuredAggregates(self.query.aggregates, self.domain, self.source, noises, at)
@@ -195,7 +196,7 @@ class Plan:
         return CountedTruncation(rows, units, self.query.truncation)
 
     def _places(self, table: int) -> range:
-        """Return places of a table's questions."""
+        """Return the indices of a table's measurements."""
         first = sum(len(before) for before in self.tables[:table])
         return range(first, first + len(self.tables[table]))
 
@@ -204,12 +205,12 @@ def plan(query: Query, domain: Domain, view: BoundedView | None = None) -> Plan:
     """Return the plan of a query whose values are all declared.
 
     Args:
-        query: what is asked.
-        domain: of the rows.
-        view: whose rows they are, if they are of several tables.
+        query: the query.
+        domain: the domain of the rows.
+        view: the view that the rows belong to, if they come from several tables.
 
     Raises:
-        QueryError, DomainError: the query does not fit the domain, or no group can hold a row that it is about.
+        QueryError, DomainError: the query does not fit the domain, or no group can hold a row that meets its condition.
     """
     query = query.check(domain)
     remaining = query.possible_groups(domain, view)
@@ -232,7 +233,7 @@ def plan(query: Query, domain: Domain, view: BoundedView | None = None) -> Plan:
 
 
 def _key(table: Sequence[Measurable]) -> str:
-    """Return the canonical form of a table, of a condition its digest."""
+    """Return the canonical form of a table, with the digest of its condition."""
     forms = [question.canonical() for question in table]
     for question, form in zip(table, forms, strict=True):
         where = question.table().where
@@ -241,7 +242,7 @@ def _key(table: Sequence[Measurable]) -> str:
 
 
 def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
-    """Return the questions for coarser cells; questions for the cells of attributes stay as they are."""
+    """Return the measurements for coarser cells; measurements by attribute stay unchanged."""
     if all(group is None for group in groups):
         return questions
     assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
@@ -252,7 +253,7 @@ def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measu
 
 
 def _further_groups(question: Measurable, by: int) -> Groups:
-    """Return the groups of the attributes that a marginal has after those of GROUP BY."""
+    """Return the groups of a marginal's attributes that follow the GROUP BY attributes."""
     if not isinstance(question, Marginal):
         return ()
     return (question.groups or (None,) * len(question.attributes))[by:]
@@ -265,11 +266,11 @@ def accuracy(
 
     Args:
         domain: the public description.
-        query: what would be asked.
-        loss: what it would cost in all.
+        query: the query.
+        loss: the total loss of the query.
         confidence: of the intervals.
-        rows: rows supposed in each group, from 1; without it, errors of means and variances are those of one row,
-            which shrink in proportion to the number of rows.
+        rows: the supposed number of rows in each group, from 1.  By default, errors of means and variances are stated
+            for one row; they shrink in proportion to the number of rows.
 
     Raises:
         QueryError, DomainError: the query does not fit the domain.
@@ -302,11 +303,11 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
         loss = Epsilon(Fraction(thousandths) * Fraction(10) ** exponent / _DIGITS)
         try:
             errors = accuracy(domain, query, loss, confidence=confidence, rows=rows)
-        except LossError:  # so little that its noise does not fit 64 bits
+        except LossError:  # the loss is so small that its noise does not fit 64 bits
             return False
         return all(expected.half_width <= target for expected in errors)
 
-    accuracy(domain, query, Epsilon(1), confidence=confidence, rows=rows)  # refuses what cannot be asked at any loss
+    accuracy(domain, query, Epsilon(1), confidence=confidence, rows=rows)  # refuse a query that is invalid at any loss
     for exponent in range(_FINEST_EPSILON, 7):
         if enough(_DIGITS, exponent):
             low, high = _DIGITS // 10, _DIGITS
@@ -318,17 +319,17 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
 
 
 def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str | None) -> tuple[int, ...]:
-    """Return the rows of the least, a middle and the largest group, by counts of these groups that were released.
+    """Return the rows of the smallest, a middle and the largest group, from released counts of these groups.
 
-    It computes with stored answers, which costs nothing.
+    It uses stored answers, without a charge.
 
     Args:
         ledger: the ledger of the table.
-        domain: of the table.
-        query: the question.  Counts are known for questions without a condition.
-        analyst: to whom the counts were released; None: to any.
+        domain: the domain of the table.
+        query: the query; only a query without a condition has known counts.
+        analyst: the analyst who received the counts; None: any.
     """
-    from sfumato.vault.vault import STORED, stored_marginals  # most previews need none of it
+    from sfumato.vault.vault import STORED, stored_marginals  # most previews do not need the import
 
     version, axes = ledger.data_version(), domain.axes(query.by)
     if version is None or query.where is not None or any(axis.groups is not None for axis in axes):
@@ -346,16 +347,16 @@ def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str 
 
 
 def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-    """Return sentences about answers that noise would hide at a loss, before it is charged; read no data.
+    """Return warnings about answers that noise would hide at a loss, before it is charged; read no data.
 
     Args:
         domain: the public description.
-        query: the query that would be asked.
-        loss: the whole loss of the query.
-        rows: a public number of rows of the table; without it, only noise of more than a thousand rows is reported.
+        query: the query.
+        loss: the total loss of the query.
+        rows: a public number of rows of the table.  By default, only noise of more than a thousand rows is reported.
 
     Raises:
-        QueryError, DomainError, LossError: as :func:`accuracy`.
+        QueryError, DomainError, LossError: as for :func:`accuracy`.
     """
     refuse_no_query(query)
     if query.data_dependent_groups:
@@ -364,7 +365,7 @@ def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int |
 
 
 def _spells_integers(name: str, domain: Domain) -> bool:
-    """Return whether the cells of a grouping are single integers of 64 bits, and at most missing values."""
+    """Return whether the cells of a grouping are single integers of 64 bits, apart from missing values."""
     if name not in domain or unknown_code(domain[name]) is not None:
         return False
     attribute = domain[name]

@@ -1,10 +1,12 @@
-"""Groups that a condition leaves: those that can hold a row which meets it.
+"""The groups that can hold a row that meets a condition.
 
-The statement and the declared cells decide, never rows.  A condition such as ``(a = 1 AND b = 2) OR a = 3`` leaves one
-group of (a, b) and not another, although each attribute by itself would leave both: the search looks at whole groups.
-It tries the codes of an attribute that is not grouped by only if several parts of the condition share that attribute.
-Its work is bounded.  Beyond that bound it looks at the parts one by one.  A group may then stay that can hold no row.
-No group that can hold one is ever left out.
+The statement and the declared cells decide, never rows.  A condition such as ``(a = 1 AND b = 2) OR a = 3`` allows one
+group of (a, b) and excludes another, although each attribute alone would allow both.  So the search looks at whole
+groups.
+
+It tries the codes of an attribute outside GROUP BY only if several parts of the condition share that attribute.  Its
+work is bounded.  Beyond that bound it looks at each part alone.  A group that can hold no row may then remain.  A group
+that can hold a row is never excluded.
 """
 
 from __future__ import annotations
@@ -29,31 +31,31 @@ from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource,
 from sfumato.errors import QueryError
 from sfumato.query.statements.three_valued_logic import normal
 
-_MOST_WORK = 1 << 32  # cells, for parts that are looked at together: less than a second
-_LEAF = 1 << 19  # cells that take as long as one comparison
-_MANY = 1 << 10  # cells of a number of which each is compared with those of another
-_FEW = 1 << 8  # classes of codes, or cases of labels, of which each is compared with each
+_MOST_WORK = 1 << 32  # cells, for parts searched together: less than a second
+_LEAF = 1 << 19  # cells with the same run time as one comparison
+_MANY = 1 << 10  # cells of a number, if each is compared with the cells of another number
+_FEW = 1 << 8  # classes of codes, or cases of labels, that are compared pairwise
 
-_LARGEST_DIVIDED = 1 << 50  # a whole number whose quotients are rounded to doubles without reaching another tie
+_LARGEST_DIVIDED = 1 << 50  # quotients of integers up to it round to doubles without a new tie
 
 _Mask = NDArray[np.bool_]
 _Number = int | float | Fraction
 
 
-@cached()  # a statement is read, checked and planned: each asks for the same groups
+@cached()  # reading, checking and planning a statement need the same groups
 def possible_groups(
     by: tuple[str, ...], where: Predicate | None, domain: Domain, view: BoundedView | None = None
 ) -> _Mask | None:
-    """Return which groups a condition leaves, in C order of the axes; None if it leaves all.
+    """Return the groups that can hold a row under a condition, in C order of the axes; None for all groups.
 
     Args:
         by: groupings of the domain.
-        where: None: all rows.
+        where: the condition; None: all rows.
         domain: the public description of the rows.
-        view: whose rows they are, if they are of several tables; its conditions count as well.
+        view: the view that the rows belong to, if they come from several tables; its conditions count as well.
 
     Raises:
-        QueryError: it leaves no group.
+        QueryError: no group remains.
     """
     met, attributes = (where, domain) if view is None else _with_view(where, domain, view.view)
     groups = None if met is None else _Search(by, domain, attributes).left(normal(met, attributes))
@@ -70,15 +72,16 @@ def possible_groups(
 def possible_span(
     name: str, where: Predicate | None, domain: Domain, view: BoundedView | None = None
 ) -> tuple[int, int] | None:
-    """Return the least and the greatest declared code of an attribute in rows that meet a condition; None if none.
+    """Return the least and the greatest declared code of an attribute in rows that meet a condition; None if there is
+    none.
 
-    Codes that no comparison separates are looked at as one code, so that memory does not grow with the cells.
+    Codes that no comparison separates are treated as one code, so that memory does not grow with the cells.
 
     Args:
-        name: of the attribute.
-        where: None: all rows.
+        name: the attribute.
+        where: the condition; None: all rows.
         domain: the public description of the rows.
-        view: whose rows they are, if they are of several tables; its conditions count as well.
+        view: the view that the rows belong to, if they come from several tables; its conditions count as well.
     """
     met, attributes = (where, domain) if view is None else _with_view(where, domain, view.view)
     attribute = domain[name]
@@ -101,7 +104,7 @@ def possible_span(
 
 
 def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Predicate | None, Domain]:
-    """Return a condition together with those of a view, and the domain of all attributes that it names."""
+    """Return the conjunction of a condition and the conditions of a view, and the domain of all attributes in it."""
     known = _RowConditions()
     met = _met(known.of_view(view), where)
     return met, Domain((*domain, *known.hidden.values()))
@@ -110,7 +113,7 @@ def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Pre
 class _Search:
     """A search for groups in which a condition can be true.
 
-    An attribute is open if a group leaves its code open: it is not grouped by, or it is by coarser cells.
+    An attribute is open if a group does not determine its code: it is outside GROUP BY, or grouped by coarser cells.
     """
 
     def __init__(self, by: tuple[str, ...], domain: Domain, attributes: Domain) -> None:
@@ -118,7 +121,7 @@ class _Search:
         self._sizes: dict[str, int] = {}  # cells of each attribute grouped by, in order
         self._cells: dict[str, NDArray[np.int32]] = {}  # the cell of each code, if codes are no cells
         self._cells_compared = 0
-        if all(name in domain for name in by):  # labels of a million cells take longer than all the rest
+        if all(name in domain for name in by):  # labels of a million cells take longer than the whole search
             self._sizes = {name: domain[name].size for name in by}
             return
         for axis in domain.axes(by):
@@ -130,12 +133,15 @@ class _Search:
         return part.attributes - (self._sizes.keys() - self._cells.keys())
 
     def left(self, where: Predicate | None) -> _Mask | None:
-        """Return where a condition in normal form can be true, in C order; None if everywhere."""
+        """Return the groups in which a condition in normal form can be true, in C order; None for all."""
         groups = self.groups(where)
         return None if groups.all() else np.broadcast_to(groups, [*self._sizes.values()]).reshape(-1)
 
     def groups(self, where: Predicate | None) -> _Mask:
-        """Return where a condition in normal form can be true: one axis per attribute grouped by, or 1 in its place."""
+        """Return the groups in which a condition in normal form can be true.
+
+        The result has one axis per attribute of GROUP BY, of length 1 if the condition does not depend on it.
+        """
         match where:
             case None:
                 return np.ones((1,) * len(self._sizes), dtype=np.bool_)
@@ -161,7 +167,7 @@ class _Search:
         return mask.reshape(shape)
 
     def _apart(self, parts: Sequence[Predicate]) -> list[list[Predicate]]:
-        """Return parts of a conjunction in lists; parts that share an open attribute are in one list."""
+        """Divide the parts of a conjunction into lists; parts that share an open attribute are in one list."""
         lists: list[tuple[frozenset[str], list[Predicate]]] = []
         for part in parts:
             names, sharing = self._open(part), [part]
@@ -175,7 +181,7 @@ class _Search:
         return [sharing for _, sharing in lists]
 
     def _jointly_possible(self, parts: list[Predicate]) -> _Mask:
-        """Return where all parts can be true of one row, case by case."""
+        """Return the groups in which one row can meet all parts, case by case."""
         if len(parts) == 1:
             return self.groups(parts[0])
         mask = ~self.groups(None)
@@ -191,9 +197,9 @@ class _Search:
         return mask
 
     def _cases(self, parts: list[Predicate]) -> Iterator[Predicate | None]:
-        """Return conditions of which one is true if all parts are, by what makes the fewest comparisons.
+        """Yield conditions; one of them is true if all parts are.  The split with the fewest comparisons is chosen.
 
-        They are the alternatives of one part, or the codes of an attribute that parts share.
+        The conditions are the alternatives of one part, or the codes of an attribute that parts share.
         """
         leaves = [_leaves(part) for part in parts]
         among = [place for place, part in enumerate(parts) if isinstance(part, Any)]
@@ -213,7 +219,7 @@ class _Search:
     def _classes(self, name: str, parts: Sequence[Predicate]) -> list[CodeRanges]:
         """Return sets of codes of an attribute: the parts treat all codes of a set alike.
 
-        Codes that meet no comparison more than others do are left out, unless they lie in other groups.
+        Codes are omitted if other codes meet at least the same comparisons, unless they lie in other groups.
         """
         sets = {leaf.codes for part in parts for leaf in part.fold(_LEAVES) if leaf.attribute == name}
         flips: dict[int, int] = {0: 0}
@@ -251,7 +257,7 @@ def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
 
 
 def _folded(where: Predicate, leaf: Callable[[Among], Predicate]) -> Predicate:
-    """Return the condition with each comparison replaced by ``leaf``."""
+    """Return the condition with ``leaf`` applied to each comparison."""
     return where.fold(
         Fold[Predicate](
             among=leaf,
@@ -263,10 +269,10 @@ def _folded(where: Predicate, leaf: Callable[[Among], Predicate]) -> Predicate:
 
 
 class _RowConditions:
-    """Reads what every row of a view meets, by its conditions and by what it computes of its rows.
+    """A reader of the conditions that every row of a view meets, from its conditions and its computed attributes.
 
     Attributes:
-        hidden: attributes that conditions name and the view has no more, such as those that a row per unit aggregates.
+        hidden: attributes of conditions that the view does not contain, such as the source of a per-unit aggregate.
     """
 
     def __init__(self) -> None:
@@ -308,7 +314,7 @@ class _RowConditions:
         return _met(left, Any((absent, right)))
 
     def _per_unit(self, view: PerUnit) -> Predicate | None:
-        """Return that some row of the unit has the keys, and some row each value that is taken of a row."""
+        """Return that some row of the unit has the keys, and that some row has each value taken from a row."""
         where = self.of_view(view.source)
         if where is None:
             return None
@@ -329,11 +335,11 @@ class _RowConditions:
         return Any((All((present, self._renamed(where, view.source, keys | {value.of: name}))), absent))
 
     def _renamed(self, where: Predicate, source: View, names: Mapping[str, str]) -> Predicate:
-        """Return a condition with other names of attributes; attributes without another name get hidden names."""
+        """Return a condition with renamed attributes; attributes without a new name get hidden names."""
         names = dict(names)
         for name in sorted(where.attributes - names.keys()):
             before = self.hidden[name] if name in self.hidden else source.domain[name]
-            names[name] = f"\0{len(self.hidden)}"  # no column is called so
+            names[name] = f"\0{len(self.hidden)}"  # no column has such a name
             self.hidden[names[name]] = replace(before, name=names[name], role=None)
         return _folded(where, lambda leaf: Among(names[leaf.attribute], leaf.codes))
 
@@ -343,7 +349,10 @@ def _met(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 
 def _labelled(name: str, labels: Labels) -> Predicate:
-    """Return what ties labels to conditions: a row meets the one of its label, and none before it if there are few."""
+    """Return a condition that ties labels to their conditions: a row meets its label's condition and no earlier one.
+
+    The second part is left out if there are many labels.
+    """
     code = {label: place for place, label in enumerate(labels.values)}
     wheres = tuple(where for where, _ in labels.cases)
     parts: list[Predicate] = []
@@ -355,7 +364,9 @@ def _labelled(name: str, labels: Labels) -> Predicate:
 
 
 def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
-    """Return what ties the cells of a computed number to its operand, and to other cells of the same number."""
+    """Return a condition that ties the cells of a computed number to its operand and to other cells of the same
+    number.
+    """
     if attribute.declared == 1 or attribute.unknown is Unknown.CATEGORY:
         return None
     condition = _computed_of(attribute, made)
@@ -371,7 +382,9 @@ def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
 
 
 def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
-    """Return what ties a computed number to its only operand, by exact arithmetic; None if that cannot be told."""
+    """Return a condition that ties a computed number to its only operand, by exact arithmetic; None if that is
+    unknown.
+    """
     names, value = _fields(made.value), made.value
     one = made.source.domain[min(names)] if names is not None and len(names) == 1 else None
     if not isinstance(one, Integer | Real) or one.declared > _MANY:
@@ -389,7 +402,7 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
 
 
 def _is_exact(value: Expression, domain: Domain) -> bool:
-    """Return whether an engine computes whole numbers alone, or rounds the correctly rounded quotient of two."""
+    """Return whether an engine computes with integers alone, or rounds only the quotient of two integers."""
     if not value.interval(domain).integer:
         return False
     match value:
@@ -421,12 +434,14 @@ def _fields(value: Expression) -> frozenset[str] | None:
 
 
 def _tied(one: Integer | Real, spans: Sequence[tuple[_Number, _Number]], other: Integer | Real) -> Predicate:
-    """Return which cells of another number go with each cell of ``one``, given the span of its values there."""
+    """Return a condition for the cells of another number that are possible with each cell of ``one``, given its
+    spans.
+    """
     starts = [other.bounds(code)[0] for code in range(other.declared)]
     codes_by_cells: dict[CodeRanges, list[int]] = {}
     for code, (low, high) in enumerate(spans):
         first = bisect_left(starts, low)
-        first -= first == len(starts) or starts[first] != low  # a point and the cell above it begin alike
+        first -= first == len(starts) or starts[first] != low  # a point and the cell above it have the same start
         last = bisect_right(starts, high) - 1
         codes_by_cells.setdefault(CodeRanges.between(max(first, 0), max(last, 0)), []).append(code)
     missing = [Among(each.name, CodeRanges.between(each.declared, each.size - 1)) for each in (one, other)]

@@ -1,7 +1,7 @@
-"""One quantile chosen by the exponential mechanism.
+"""A single quantile chosen by the exponential mechanism.
 
 The whole loss is spent on one number, whose error is a few rows of rank.  It has no interval, and no other quantile
-follows from it; :func:`sfumato.query.ask` computes those from a noisy tree of counts.
+follows from it; :func:`sfumato.query.ask` computes several quantiles from a noisy tree of counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTS = 4096
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ChosenQuantile(Release):
-    """A value near a quantile; ``expected_error`` bounds, with 95 %, by how many rows it misses the rank."""
+    """A value near a quantile; ``expected_error`` bounds its error of rank in rows, with 95 % confidence."""
 
     value: float
     quantile: Quantile
@@ -63,20 +63,20 @@ def choose_quantile(
 ) -> ChosenQuantile:
     """Choose a value near a quantile of the rows that meet a condition.
 
-    Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, single integers where they are
-    no more; exact.  Neighbors, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon,
-    or what rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
+    Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, of single integers if possible;
+    exact.  Neighbors, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon, or the epsilon
+    that rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
 
     Args:
         vault: the protected table.
-        quantile: of which attribute, and which.
-        where: None: all rows.
+        quantile: the attribute and the probability.
+        where: the condition; None: all rows.
         retry_key: the same for all attempts at one request.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the privacy
             unit of the vault's domain (add/remove).
 
     Raises:
-        QueryError, DomainError: the question does not fit the domain, or no row that meets the condition can have a
+        QueryError, DomainError: the quantile does not fit the domain, or no row that meets the condition can have a
             value; nothing was spent.
         LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
@@ -90,7 +90,7 @@ def choose_quantile(
     where = query.condition(domain)
     ends = _possible_ends(quantile.of, where, domain, vault.view)
     scores = _rank_errors(domain, quantile, where)
-    mechanism = selection(domain, scores, loss)  # refuses what cannot be chosen, for free
+    mechanism = selection(domain, scores, loss)  # refuse before the charge if nothing can be chosen
 
     def run(mechanisms: Mechanisms) -> Payload:
         return {"cell": mechanisms.select(scores, loss)}
@@ -98,7 +98,7 @@ def choose_quantile(
     request = ReleaseRequest("query", "choice", {"scores": scores.canonical()}, f"chosen {query.describe(domain)}")
     released = vault.release(request, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
     cells = (len(scores.edges) - 1) * scores.parts
-    # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
+    # McSherry and Talwar 2007, Theorem 6: some cell has error zero, and at most ``cells`` cells have more
     missed = 2 * float(mechanism.sensitivity / mechanism.epsilon.value) * math.log(cells / float(1 - CONFIDENCE))
     return ChosenQuantile(
         guarantee=released.guarantee,
@@ -121,10 +121,10 @@ def _value(cell: int, scores: RankErrors, ends: tuple[float, float], *, integers
 
 
 def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: BoundedView | None) -> tuple[float, float]:
-    """Return the least and the greatest value of an attribute that rows which meet a condition can have.
+    """Return the least and the greatest possible value of an attribute in rows that meet a condition.
 
     Raises:
-        QueryError: they can have none.
+        QueryError: no value is possible.
     """
     attribute = numeric(domain, name)
     if where is None and view is None:
@@ -144,10 +144,10 @@ def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: Bou
 
 
 def _rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
-    """Return the scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
+    """Return the scores: bins of the attribute's quantiles, divided into single integers or into 4096 cells each.
 
     Raises:
-        QueryError, DomainError: the attribute has no numbers, or there is none.
+        QueryError, DomainError: the attribute does not exist or has no numbers.
     """
     attribute = numeric(domain, quantile.of)
     edges = leaves(domain, quantile.of).edges[0]

@@ -40,17 +40,17 @@ class Query:
 
     Attributes:
         aggregates: one or more.
-        by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``.  Every declared cell that
-            can hold a row which meets ``where`` is answered for, empty or not.
-        where: None: all rows.  A condition may be text, as it stands after WHERE.
+        by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``.  The answer has every
+            declared cell that can hold a row that meets ``where``, empty or not.
+        where: a condition, or its text as after WHERE; None: all rows.
         data_dependent_groups: columns outside the domain, whose values are found in the data: values of enough units,
-            behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
-        names: what to call the answers; they do not change what is asked.
-        truncation: None, or ask also, for a part of the loss, how many rows that meet ``where`` the bound on rows of a
-            unit leaves out: of one unit at most so many are counted.
-        ordering: the noisy answers to show, and their order; it does not change what is asked.
+            behind a stability threshold.  Then only units are counted, without ``by`` and ``where``.
+        names: names for the answers, which do not affect the measurement.
+        truncation: a cap per unit, or None.  With a cap, a part of the loss also counts the rows that meet ``where``
+            and are dropped by the bound on rows per unit, at most this many of each unit.
+        ordering: the noisy answers to show, and their order; it does not affect the measurement.
         columns: the columns of the answer, computed from the aggregates; empty for the aggregates themselves.  They do
-            not change what is asked.
+            not affect the measurement.
     """
 
     aggregates: tuple[Aggregate, ...]
@@ -84,7 +84,7 @@ class Query:
             )
 
     def __hash__(self) -> int:
-        return self._hash  # queries are keys of many caches, and their conditions may be long
+        return self._hash  # many caches use queries as keys, and conditions may be long
 
     @cached_property
     def _hash(self) -> int:
@@ -92,7 +92,7 @@ class Query:
 
     @property
     def held_bytes(self) -> int:
-        """The number of bytes that it holds, roughly."""
+        """The approximate size in bytes."""
         where = self.where
         condition = 0 if where is None else len(where) if isinstance(where, str) else where.held_bytes
         return 1_000 + 300 * (len(self.aggregates) + len(self.by)) + condition
@@ -108,19 +108,18 @@ class Query:
         return tuple(column.name for column in self.columns) or self.labels
 
     def largest_intervals(self, domain: Domain) -> tuple[float, ...]:
-        """Return the width of an interval that excludes nothing that the domain allows, for each column."""
+        """Return, for each column, the width of an interval that excludes no value allowed by the domain."""
         if not self.columns:
             return tuple(each.largest_interval(domain) for each in self.aggregates)
         return tuple(column.largest_interval(self.aggregates, domain) for column in self.columns)
 
     def check(self, domain: Domain) -> Query:
-        """Return the query with its condition read, if it fits the domain.
+        """Return the query with its condition parsed, if it fits the domain.
 
         Raises:
             DomainError: an attribute that the domain does not have.
-            QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition that
-                cannot be read or is on cells that an attribute does not have, too many groups, or none that can hold
-                a row which meets the condition.
+            QueryError: a number of an attribute without numbers, a repeated attribute, a condition that cannot be read
+                or refers to unknown cells, too many groups, or no group that can hold a row that meets the condition.
         """
         if isinstance(self.where, str):
             from sfumato.query.statements.sql_condition import read_condition
@@ -135,7 +134,7 @@ class Query:
         for aggregate in self.aggregates:
             aggregate.check(domain)
         checked = self if by == self.by else replace(self, by=by)
-        checked.possible_groups(domain)  # refuses a condition that leaves none
+        checked.possible_groups(domain)  # refuse a condition that leaves no group
         return checked
 
     def condition(self, domain: Domain) -> Predicate | None:
@@ -149,11 +148,11 @@ class Query:
         return normal(where, domain)
 
     def possible_groups(self, domain: Domain, view: BoundedView | None = None) -> NDArray[np.bool_] | None:
-        """Return which groups its condition leaves, in the order of the answer; None if it leaves all.
+        """Return the groups that remain under the condition, in the order of the answer; None for all.
 
         Args:
-            domain: of the rows.
-            view: whose rows they are, if they are of several tables; its conditions count as well.
+            domain: the domain of the rows.
+            view: the view that the rows belong to, if they come from several tables; its conditions count as well.
 
         Raises:
             QueryError: no group can hold a row that meets the condition.
@@ -163,13 +162,13 @@ class Query:
             return None
         grouped = {axis.attribute for axis in domain.axes(self.by)}
         if view is None and isinstance(self.where, Among) and self.where.codes and self.where.attribute not in grouped:
-            return None  # one comparison of another attribute leaves every group
-        from sfumato.query.possible_groups import possible_groups  # other questions need none of it
+            return None  # a comparison of another attribute excludes no group
+        from sfumato.query.possible_groups import possible_groups  # other queries do not need the import
 
         return possible_groups(self.by, self.where, domain, view)
 
     def describe(self, domain: Domain) -> str:
-        """Describe what is counted, by what, and where, for readers of the journal, in at most 300 characters.
+        """Describe the counts, their groups and the condition for readers of the journal, in at most 300 characters.
 
         >>> from sfumato.domain import Integer
         >>> ages = Domain((Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),))
@@ -180,9 +179,9 @@ class Query:
         return words(checked, checked.condition(domain), domain)
 
     def population_notes(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
-        """Say which exact answer an interval covers, if it is not that of the whole table or view."""
+        """Describe the exact answer that an interval covers, unless it is the answer of the whole table or view."""
         unit, notes = domain.unit, []
-        nobody = "without" if view is None else "of no"  # which a row may be through another table's key
+        nobody = "without" if view is None else "of no"  # a row may lack a unit through another table's key
         if unit.column is not None and self.data_dependent_groups:
             notes.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif view is not None and unit.column is not None and not may_cut(view):
@@ -201,15 +200,15 @@ class Query:
 
 
 def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-    """Return groups as the domain spells them.
+    """Return the groups in the domain's spelling.
 
     Raises:
         DomainError: the domain has no such group.
-        QueryError: a group stands twice, or there are too many cells.
+        QueryError: a group is repeated, or there are too many cells.
     """
     too_many = f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes"
     if any(domain[name].size > MOST_GROUPS for name in names if name in domain):
-        raise QueryError(too_many)  # before its labels are listed
+        raise QueryError(too_many)  # before the labels are listed
     by = tuple(domain.grouping(name).name for name in names)
     if len(set(by)) != len(by):
         raise QueryError("a group stands twice in the groups", culprit=names)
@@ -219,7 +218,7 @@ def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
 
 
 def words(query: Query, where: Predicate | None, domain: Domain) -> str:
-    """Return a query in words, of its condition in normal form."""
+    """Return a query in words, with its condition in normal form."""
     aggregates = ", ".join(map(str, query.aggregates))
     aggregates += "" if query.truncation is None else " and rows dropped by the bound"
     groups = [*query.by, *(f"{name} as found in the data" for name in query.data_dependent_groups)]
@@ -232,10 +231,10 @@ def words(query: Query, where: Predicate | None, domain: Domain) -> str:
 
 
 def refuse_no_query(query: object) -> None:
-    """Refuse a value that is no query, such as its text.
+    """Refuse a value that is not a query, such as the text of one.
 
     Raises:
-        QueryError: the value is no Query.
+        QueryError: the value is not a Query.
     """
     if not isinstance(query, Query):
         raise QueryError(
@@ -244,35 +243,35 @@ def refuse_no_query(query: object) -> None:
 
 
 def count(where: Predicate | str | None = None) -> Query:
-    """Return how many rows meet a condition."""
+    """Ask for the number of rows that meet a condition."""
     return Query((Count(),), where=where)
 
 
 def mean(of: str, where: Predicate | str | None = None) -> Query:
-    """Return the mean of an attribute's clamped values."""
+    """Ask for the mean of an attribute's clamped values."""
     return Query((Average(of),), where=where)
 
 
 def total(of: str, where: Predicate | str | None = None) -> Query:
-    """Return the sum of an attribute's clamped values."""
+    """Ask for the sum of an attribute's clamped values."""
     return Query((Total(of),), where=where)
 
 
 def table(*attributes: str, where: Predicate | str | None = None) -> Query:
-    """Return the contingency table of attributes; of one attribute: its histogram."""
+    """Ask for the contingency table of attributes; for one attribute: its histogram."""
     return Query((Count(),), by=attributes, where=where)
 
 
 def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | str | None = None) -> Query:
-    """Return the median of an attribute in each group."""
+    """Ask for the median of an attribute in each group."""
     return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)
 
 
 def _leaves(where: Predicate | str | None) -> Sequence[Among]:
-    """Return the comparisons of a condition, without recursion; none of one that is still text.
+    """Return the comparisons of a condition, without recursion; none if the condition is still text.
 
     Raises:
-        QueryError: what is no condition, or so deep or long that an engine might fail over it.
+        QueryError: the condition has another type, or is so deep or long that an engine might fail.
     """
     level: list[Predicate] = [] if where is None or isinstance(where, str) else [where]
     comparisons: list[Among] = []

@@ -1,8 +1,8 @@
 """Linear regression on noisy moments, with intervals that cover both the noise and the sample.
 
-Coefficients of synthetic rows, used like data, have intervals that hold in a few percent of all cases, because they
-include neither the noise nor the error of the model.  Here the moments themselves are measured: sums over all rows of
-the products of two variables, each scaled to [-1, 1] by its declared bounds.
+Coefficients computed from synthetic rows as if they were data have intervals that hold in a few percent of all cases:
+they include neither the noise nor the error of the model.  Here the moments themselves are measured: sums over all rows
+of the products of two variables, each scaled to [-1, 1] by its declared bounds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sfumato.vault.release import Release
 CONSTANT = "(constant)"
 
 _FINEST = 1 << 12  # steps from the middle of a variable to its end
-_LEAST = 10.0  # times the noise that the smallest eigenvalue of the moments must reach
+_LEAST = 10.0  # the smallest eigenvalue of the moments must be this many times the noise
 _MOST_VARIABLES = 32
 _MOST_CELLS = 1 << 22
 
@@ -57,8 +57,9 @@ class Coefficient:
 
     Attributes:
         variable: an attribute, a condition (rows that meet it against all others), or the constant.
-        table: estimate and interval of the coefficient that the table itself has.
-        population: of whom the rows are a random sample; None if the unit of privacy is not a row.
+        table: estimate and interval of the coefficient of the table itself.
+        population: the same for the population that the rows are a random sample of; None if the privacy unit is not a
+            row.
     """
 
     variable: str
@@ -71,13 +72,13 @@ _NOISE_WORDS = "standard deviation of the noise on a sum of products, each from 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Regression(Release):
-    """A linear regression by least squares; ``coefficients`` are none if the noise is too large for any.
+    """A linear regression by least squares; ``coefficients`` is empty if the noise is too large.
 
     Attributes:
-        outcome: what is explained.
-        coefficients: of the constant and of each input.
-        confidence: with which each interval holds.
-        notes: what is to be known of the answer.
+        outcome: the explained variable.
+        coefficients: the coefficients of the constant and of each input.
+        confidence: the confidence of each interval.
+        notes: remarks on the answer.
     """
 
     outcome: str
@@ -157,7 +158,7 @@ def linear_regression(
     variables = _variables(domain, outcome, inputs)
     pairs = list(combinations_with_replacement(range(len(variables)), 2))
     products = [_product(domain, variables[one], variables[other]) for one, other in pairs]
-    added = noises(domain, products, loss, None)  # refuses, for free, what cannot be measured
+    added = noises(domain, products, loss, None)  # refuse before the charge if the noise cannot be drawn
 
     def run(mechanisms: Mechanisms) -> Payload:
         measured = mechanisms.measure(products, loss)
@@ -202,7 +203,7 @@ def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Va
     """Return the constant, the inputs and the outcome.
 
     Raises:
-        QueryError, DomainError: as :func:`linear_regression` says.
+        QueryError, DomainError: see :func:`linear_regression`.
     """
     if isinstance(inputs, str) or not inputs or not all(isinstance(each, str) for each in (outcome, *inputs)):
         raise QueryError("a regression has an outcome and one or more inputs: attributes, or conditions as text")
@@ -268,7 +269,7 @@ _PART_OF_DATES = re.compile(r"\w+\((\w+)\)")
 
 
 def _example(domain: Domain, dates: str) -> str:
-    """Return a condition on dates that some meet and some do not; nothing if all are of one year."""
+    """Return a condition on dates that holds for some and not for others; nothing if all are of one year."""
     years = domain.grouping(f"year({dates})").labels[: domain[dates].declared]
     known = [year for year in years if year.isdecimal()]
     return (
@@ -300,7 +301,7 @@ def _coefficients(
     inverse = np.linalg.inv(inner)
     b = inverse @ moments[:-1, -1]
     g = np.append(-b, 1.0)
-    mixed = variances[:-1, :-1] * np.multiply.outer(g[:-1], g[:-1])  # a moment stands in two of these sums
+    mixed = variances[:-1, :-1] * np.multiply.outer(g[:-1], g[:-1])  # each moment is in two of these sums
     np.fill_diagonal(mixed, variances[:-1] @ g**2)
     of_noise = inverse @ mixed @ inverse
     rows = moments[0, 0]

@@ -1,14 +1,14 @@
-"""Intervals for questions to a synthetic release, from the noisy tables in it instead of its model.
+"""Intervals for queries to a synthetic release, from the noisy tables in it instead of its model.
 
-A model may be wrong wherever nothing was measured, and its fit does not show how wrong.  For that reason, intervals by
-resampling through the fit, or from several copies of the rows, hold far too seldom.  A noisy table is the exact table
-plus fresh, independent noise of known size.  So a sum over it is unbiased and has a known variance, whether or not the
-model is right.  Using it costs nothing, because it is post-processing of a charged release.
+A model may be wrong wherever nothing was measured, and its fit does not show by how much.  For that reason, intervals
+by resampling through the fit, or from several copies of the rows, hold far too seldom.  A noisy table is the exact
+table plus fresh, independent noise of known size.  So a sum over it is unbiased and has a known variance, whether or
+not the model is right.  Using it adds no privacy loss, because it is post-processing of a charged release.
 
-A question is answered from the tables that have all its attributes and on whose groups of codes it is constant, each
+A query is answered from the tables that have all its attributes and on whose groups of codes it is constant, each
 weighted by its inverse variance.  Tables over groups count only if they were measured after the groups were fixed,
-because groups depend on the noise of the first tables.  A question about a single attribute is answered from the first
-table of that attribute alone, over its single codes.  Every interval is for one question that was named before anyone
+because groups depend on the noise of the first tables.  A query about a single attribute is answered from the first
+table of that attribute alone, over its single codes.  Every interval is for one query that was chosen before anyone
 looked at the release.
 """
 
@@ -37,9 +37,9 @@ from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_
 from sfumato.query.question import Query, count, refuse_no_query
 from sfumato.vault.contribution import contribution
 
-_MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
+_MOST_CELLS = 1 << 24  # joint codes of the attributes of a query
 _PAIR = 2
-_PART = 0.01  # of the largest possible answer: the half-width that is priced where none is named
+_PART = 0.01  # default half-width of a price, as a part of the largest possible answer
 
 
 class FittedModel(Protocol):
@@ -47,35 +47,35 @@ class FittedModel(Protocol):
 
     @property
     def domain(self) -> Domain:
-        """The attributes covered."""
+        """The covered attributes."""
 
     @property
     def total(self) -> int:
-        """Number of rows of a sample."""
+        """The number of rows of a sample."""
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Return expected counts of a marginal, flat in C order."""
 
 
 class KeptRelease(Protocol):
-    """A synthetic release with the noisy tables that it was made of."""
+    """A synthetic release with the noisy tables that it was made from."""
 
     @property
     def model(self) -> FittedModel:
-        """The model that its rows are drawn from."""
+        """The model from which its rows are drawn."""
 
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
-        """The tables that were measured."""
+        """The measured tables."""
 
     @property
     def distances(self) -> tuple[NoisyDistance, ...]:
-        """The distances of pairs of the model from the table, if they were measured."""
+        """The measured distances between the table and the model, by pair of attributes, if any."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the rows that meet ``where`` among the rows that meet ``among``: conditions, as text or not."""
+    """The share of the rows meeting ``where`` among the rows meeting ``among``: conditions, or their texts."""
 
     where: Predicate | str
     among: Predicate | str | None = None
@@ -86,21 +86,21 @@ ReleaseQuestion: TypeAlias = Query | Share | str
 
 @dataclass(frozen=True)
 class ReleaseInterval:
-    """The answer of a release to one question.
+    """The answer of a release to one query.
 
     Attributes:
-        asked: the question in words.
-        model: the model's answer, with numbers at the middles of their cells, or the typical value of an
-            open one; it has no error that is known.
-        table: estimate and interval of the protected table's own answer; None if the release cannot tell.
-        population: the same, with the same estimate, of whom the rows are a random sample of; None if the unit of
-            privacy is not a row, as rows of one unit are no independent draws.
-        widened: how much both intervals were widened as values are known by groups or bins only.
-        tables: the attributes of the noisy tables that were read.
-        confidence: with which an interval holds the answer.
-        notes: of which table the answer is; why there is no interval, and what one would cost.
-        bound: where there is no interval, and distances of pairs were measured: how far from the model's the table's
-            answer may be at most, with the same confidence.
+        asked: the query in words.
+        model: the model's answer, with numbers at the middles of their cells, or at the typical value of an open cell;
+            its error is unknown.
+        table: estimate and interval of the protected table's own answer; None if the release cannot give one.
+        population: the same for the population that the rows are a random sample of; None if the privacy unit is not a
+            row, because rows of one unit are no independent draws.
+        widened: the widening of both intervals because values are known by groups or bins only.
+        tables: the attributes of each noisy table that was used.
+        confidence: the probability that an interval contains the answer.
+        notes: the table that the answer is about; the reason for a missing interval, and its price.
+        bound: the largest difference between the answers of the table and the model, at the same confidence.  It is
+            given if there is no interval and distances of pairs were measured.
     """
 
     asked: str
@@ -135,22 +135,22 @@ def interval(
     half_width: Number | None = None,
     confidence: Number = CONFIDENCE,
 ) -> ReleaseInterval:
-    """Return what a synthetic release says about one question, with an interval if its noisy tables allow one.
+    """Return a synthetic release's answer to one query, with an interval if its noisy tables allow one.
 
-    It costs nothing: everything is computed from what the release holds.  Name the question before you look at the
-    release: of many intervals, or of the one that looks best, more than the stated share are wrong.
+    There is no privacy loss: everything is computed from the release.  Choose the query before you look at the release.
+    Of many intervals, or of the best-looking one, more than the stated share are wrong.
 
     Args:
         release: a synthetic release.
         asked: one count, sum or mean, without groups, as a query or SELECT, or a :class:`Share`.
-        minus: another such question, for the difference of the two answers.
-        half_width: of a direct answer, for its price where there is no interval; a hundredth of the largest possible
-            answer without.
+        minus: another such query, for the difference of the two answers.
+        half_width: the half-width for the price of a direct answer, if there is no interval.  Default: a hundredth of
+            the largest possible answer.
         confidence: of the intervals, strictly between 0 and 1.
 
     Raises:
-        QueryError, DomainError: another kind of question, or one that does not fit the domain of the release.
-        SizeError: the attributes asked about have too many cells together.
+        QueryError, DomainError: another kind of query, or one that does not fit the domain of the release.
+        SizeError: the attributes of the query have too many cells together.
         LossError: a confidence outside (0, 1), or a half-width that is not positive.
     """
     level = Confidence.from_number(confidence)
@@ -201,10 +201,10 @@ def _attributes(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
 
 
 def _term(question: ReleaseQuestion, sign: int, domain: Domain) -> Term:
-    """Read a question as one term.
+    """Return a query as one term.
 
     Raises:
-        QueryError, DomainError: another kind of question, or one that does not fit the domain.
+        QueryError, DomainError: another kind of query, or one that does not fit the domain.
     """
     if isinstance(question, Share):
         among = count(question.among).condition(domain)
@@ -262,7 +262,7 @@ def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term])
 
 
 def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
-    """Say why measured totals of a weight bound nothing, if one of them is asked for."""
+    """Explain why measured totals of a weight bound nothing, if a term sums one of them."""
     weight = domain.in_role(Role.WEIGHT)
     if not any(term.of == weight and not term.ratio for term in terms if term.of is not None):
         return ()
@@ -288,7 +288,7 @@ def _bound(
 def _price(
     terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, confidence: Confidence
 ) -> tuple[str, ...]:
-    """Return sentences about the cost of a direct answer.
+    """Return sentences about the loss of a direct answer.
 
     Discrete Gaussian noise of standard deviation half-width / z costs rho = z^2 D^2 / (2 half-width^2), where D is the
     largest change of the answer by the rows of one unit.
@@ -316,20 +316,21 @@ def _price(
 
 
 def _counting(term: Term, domain: Domain) -> tuple[tuple[str, ...], list[Term]]:
-    """Return the denominator of a ratio as a question of its own."""
+    """Return the denominator of a ratio as a query of its own."""
     attributes = named(term.among)
     names = tuple(name for name in domain.names if name in attributes)
     return names, [Term(1, term.among, None, False, None, "", ())]
 
 
-_OF_DISTANCE = Fraction(4, 5)  # of what the bound may miss: the rest is of the number of rows
+_OF_DISTANCE = Fraction(4, 5)  # the distance's share of the error probability of a bound
 
 
 @dataclass(frozen=True)
 class DistanceBound:
-    """Between ``low`` and ``high`` lies the table's answer; at most ``misplaced`` of its rows lie in other cells.
+    """A bound on the table's answer, which lies between ``low`` and ``high``.
 
-    ``pair`` names the attributes of the cells.
+    At most ``misplaced`` rows of the table lie in other cells than the model's.  ``pair`` names the attributes of the
+    cells.
     """
 
     low: float
@@ -353,20 +354,20 @@ def _distance_bound(
     domain: Domain,
     confidence: Confidence,
 ) -> DistanceBound | None:
-    """Bound a signed sum of terms over a pair, from how far the table is from the model: valid, and wide.
+    """Bound a signed sum of terms over a pair by the distance between the table and the model: valid, and wide.
 
-    Let U be the upper end of the L1 distance between the table's and the model's counts of the pair, and T that of the
-    difference of their numbers of rows.  An answer that adds between a <= 0 and b >= 0 per row differs by at most
-    (b - a)(U + T)/2.  What the table has more of adds at most b per row, what it has less of at least a, and each of
-    these numbers of rows is at most (U + T)/2.  The mean of values between v and w over D rows of the model differs by
-    at most (w - v)(U + T)/(2 D), because the sum of (value - mean of the table) over these rows is zero in the table.
+    Let U be the upper end of the L1 distance between the table's and the model's counts of the pair, and T the upper
+    end of the difference of their numbers of rows.  An answer that adds between a <= 0 and b >= 0 per row differs by at
+    most (b - a)(U + T)/2.  Additional rows of the table add at most b each, missing rows at least a, and each of these
+    numbers of rows is at most (U + T)/2.  The mean of values between v and w over D rows of the model differs by at
+    most (w - v)(U + T)/(2 D), because the sum of (value - mean of the table) over these rows is zero in the table.
 
     Args:
-        distances: how far pairs of the model are from the table.
-        tables: what was measured; they give the number of rows.
+        distances: the distances between the table and the model by pair.
+        tables: the measured tables, which give the number of rows.
         cells: the model's counts over the attributes of the terms, in the domain's order: shape of their codes.
-        terms: what is added.
-        domain: of the release.
+        terms: the terms to add.
+        domain: the domain of the release.
         confidence: of the bound.
 
     Returns:
@@ -400,7 +401,7 @@ def _distance_bound(
 def _bounded_term(
     term: Term, reference: FloatArray, misplaced: float, pair: tuple[str, str], domain: Domain
 ) -> tuple[float, float] | None:
-    """Return a term of the reference, and how far the table's may be off; None if its denominator counts no row."""
+    """Return a term of the reference and the largest error of the table's term; None if it has no denominator."""
     view = ProjectedCounts(reference, tuple(np.arange(size) for size in reference.shape))
     weights = term_weights(view, term, pair, domain)
     assert weights is not None  # every code is its own group
@@ -420,5 +421,5 @@ _ALL_ROWS = Term(1, None, None, False, None, "", ())
 
 
 def _with_share_of_risk(confidence: Confidence, part: Fraction) -> Confidence:
-    """Return the confidence that misses with this part of the probability with which another one misses."""
+    """Return the confidence whose error probability is ``part`` of the error probability of another confidence."""
     return Confidence(max(Fraction(1, 1000), 1 - (1 - confidence.probability) * part))

@@ -1,9 +1,9 @@
-"""A bound on the rows of a unit, chosen by noisy sizes of units: small for little noise, large to leave few rows out.
+"""A bound on the rows per unit, chosen by noisy sizes of units: small for little noise, large to drop few rows.
 
-The answers by C cells under a bound r lack, per cell, the rows that r leaves out, divided by C.  They carry noise that
-grows with r: a times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  The sum of
-both errors is least if C a units have more than r rows.  That number is a rank: a unit is above r or not.  So it is
-counted with noise for one unit, whatever its rows.
+The answers by C cells under a bound r lack, per cell, the rows dropped by r, divided by C.  They carry noise that grows
+with r: a times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  The sum of both
+errors is smallest if C a units have more than r rows.  That number is a rank: a unit is above r or not.  So it is
+counted with noise for one unit, whatever the unit's number of rows.
 
 Bounds by groups are found in the same way.  Tables of distinct units by groups lack the cells beyond a bound g on their
 number, and carry noise of a times g.  Tables of rows by groups under at most s rows in a cell carry noise that falls
@@ -42,11 +42,11 @@ from sfumato.vault.release import Release
 from sfumato.vault.unit_measurables import UnitSizes
 
 TENTH = Fraction(1, 10)
-_LARGEST = 1 << 12  # rows of a unit: whoever has more counts as one with so many
-_HELD = 3.0  # deviations from which a bin is taken to hold anybody, next to others that do
-_SURE = 12.0  # the same of a bin far from them
-_GAP = 2  # bins together that hold nobody, with which the sizes end
-_SLACK = 2.0  # deviations by which a tail may exceed what it should be
+_LARGEST = 1 << 12  # rows of a unit; a unit with more rows counts as one with this number
+_HELD = 3.0  # deviations above which a bin next to non-empty bins counts as non-empty
+_SURE = 12.0  # the same for a bin far from non-empty bins
+_GAP = 2  # consecutive empty bins that end the sizes
+_SLACK = 2.0  # deviations by which a tail may exceed its target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class NoisySizes:
 
     Attributes:
         of: the size of a unit that is counted.
-        starts: the least size of each bin; the last one is open.
+        starts: the smallest size of each bin; the last bin is open.
         units: the noisy number of units in each bin.
         most: the suggested bound.
         above: the estimated number of units above it, with the deviation of its noise; both 0 if no bin above seems to
@@ -80,17 +80,17 @@ class NoisySizes:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuggestedBound(Release):
-    """A bound on the rows of a unit, and the noisy sizes that it follows from.
+    """A bound on the rows per unit, and the noisy sizes that it follows from.
 
     Attributes:
         unit: the unit of the domain with the suggested bounds on its rows, also by groups if requested.
-        starts: the least rows of each bin; the last one is open.
+        starts: the smallest number of rows of each bin; the last bin is open.
         units: the noisy number of units in each bin.
         deviation: the standard deviation of the noise on each of them.
         above: the estimated number of units with more rows, with the deviation of its noise; both 0 if no bin above
             seems to have units. Noise hides a few units.
-        cells: the number of cells of the tables that the bound is for.
-        by_groups: sizes by groups, if requested: two of each grouping.
+        cells: the number of cells of the planned tables.
+        by_groups: sizes by groups, if requested: two per grouping.
     """
 
     unit: Unit
@@ -119,7 +119,7 @@ class SuggestedBound(Release):
         }
 
     def applied(self, domain: Domain) -> Domain:
-        """Return the domain with the bound, a draft that a person has to accept."""
+        """Return the domain with the bound, as a draft that a person has to accept."""
         return replace(domain, unit=self.unit, draft=True, acceptance=None)
 
 
@@ -133,39 +133,39 @@ def suggest_bound(
     retry_key: str | None = None,
     **stated: Unpack[StatedLoss],
 ) -> SuggestedBound:
-    """Suggest how many rows of a unit to keep, for tables of so many cells; on request, by groups too.
+    """Suggest a bound on the rows per unit for tables of ``cells`` cells; on request, by groups too.
 
-    Counts units by their rows on a geometric grid, with noise, whatever bound the domain has; takes the least r of the
-    grid for which the noisy number of units above it is at most what balances both errors and two deviations.  For each
-    grouping of ``per`` units are counted by the cells that they are in, and by the rows in the fullest of them, and so
-    are bounds on both found; one that could cut nothing, as there are no more cells or rows, is left out.  Nothing
-    is changed: the bound is public from the release on, and stands in the domain when its owner writes it there.
+    The function counts units by their rows on a geometric grid, with noise, whatever bound the domain has.  It takes
+    the smallest r of the grid for which the noisy number of units above r is at most the number that balances both
+    errors, plus two deviations.  For each grouping of ``per``, it counts units by their number of cells and by the rows
+    in their fullest cell, and finds bounds on both in the same way.  A bound that cannot drop a row is omitted.  The
+    domain does not change: the bound is public once released, and its owner writes it into the domain.
 
-    Neighbors: one unit of the domain more or less, with all of its rows.  Sensitivity 1 of each count of sizes, as a
-    unit is in one bin of it; 1 + 2 len(per) of them share the loss evenly.
-    Loss: that of discrete Laplace or Gaussian noise on the bins, which is charged before anything is counted.
-    Source: the balance of clipping bias and noise at a rank (Amin, Kulesza, Munoz Medina, Vassilvitskii 2019).
+    Neighbors: one unit of the domain more or less, with all of its rows.  Sensitivity 1 of each count of sizes, because
+    a unit is in one bin of it; 1 + 2 len(per) of them share the loss evenly. Loss: that of discrete Laplace or Gaussian
+    noise on the bins, which is charged before anything is counted. Source: the balance of clipping bias and noise at a
+    rank (Amin, Kulesza, Munoz Medina, Vassilvitskii 2019).
 
     Args:
         vault: the protected table, whose unit is an id.
-        cells: of the tables that will be asked for, 1 or more.
-        per: groupings to bound by as well, as a document writes them: ``month(admitted)``, or ``day, kind``.
-        share: what part ``loss`` is of what these tables and the sizes cost together.
+        cells: the number of cells of the planned tables, 1 or more.
+        per: groupings to bound by as well, in a document's spelling: ``month(admitted)``, or ``day, kind``.
+        share: ``loss`` as a part of the total loss of these tables and the sizes.
         retry_key: the same for all attempts at one request.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the sizes cost, all together.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the sizes.
 
     Raises:
         QueryError: every row is a unit of its own, or there is no cell; nothing was spent.
-        DomainError: no such grouping, or one that is named twice; nothing was spent.
+        DomainError: an unknown or repeated grouping; nothing was spent.
         LossError: no loss, or a share outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     loss = stated_loss(stated)
     refuse_no_vault(vault)
     groups = tuple(GroupBound.named(name, rows=1) for name in per)
-    Unit(vault.domain.unit.column, per=groups)  # refuses what is named twice
+    Unit(vault.domain.unit.column, per=groups)  # refuse repeated groupings
     tallies = _size_tallies(vault.domain, groups)
-    noise, *_ = noises(vault.domain, tallies, loss, None)  # refuses what cannot be measured, for free
+    noise, *_ = noises(vault.domain, tallies, loss, None)  # refuse before the charge if the noise cannot be drawn
     deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, _checked_share(cells, share))
 
     def run(mechanisms: Mechanisms) -> Payload:
@@ -193,7 +193,7 @@ def suggest_bound(
 
 
 def _checked_share(cells: int, share: Number) -> Fraction:
-    """Return the exact share; refuse it, or the number of cells, if it is out of its range."""
+    """Return the exact share; refuse a share or a number of cells out of range."""
     if parse_integer(cells, "the cells of a table are a whole number") < 1:
         raise QueryError("a table has at least one cell", culprit=cells)
     part = exact(share, name="share")
@@ -203,7 +203,7 @@ def _checked_share(cells: int, share: Number) -> Fraction:
 
 
 def _size_tallies(domain: Domain, groups: Sequence[GroupBound]) -> list[UnitSizes]:
-    """Return the counts of units by their rows, and per grouping by their cells and by the rows of the fullest."""
+    """Return the counts of units by their rows, and per grouping by their cells and by the rows of the fullest cell."""
     tallies = [UnitSizes(grid(_LARGEST))]
     for by in (group.by for group in groups):
         tallies.append(UnitSizes(grid(_cells(domain, by) + 1), SizeOf(by, cells=True)))
@@ -218,12 +218,12 @@ def _noisy_sizes(tally: UnitSizes, counts: IntegerArray, deviation: float, *, ba
 
 
 def _cells(domain: Domain, by: Sequence[str]) -> int:
-    """Return cells of some groupings together."""
+    """Return the joint number of cells of some groupings."""
     return math.prod(len(domain.grouping(name).labels) for name in by)
 
 
 def _bounded(domain: Domain, groups: Sequence[GroupBound], rows: NoisySizes, by_groups: Sequence[NoisySizes]) -> Unit:
-    """Return the unit under the suggested bounds; a bound by groups stands only if it cuts more than that on rows."""
+    """Return the unit under the suggested bounds; a bound by groups is included if it drops more than the row bound."""
     unit, most = domain.unit, rows.most
     replaced = {group.by for group in groups}
     per = [bound for bound in unit.per if bound.by not in replaced]
@@ -235,9 +235,7 @@ def _bounded(domain: Domain, groups: Sequence[GroupBound], rows: NoisySizes, by_
 
 
 def noise_a_row(loss: Loss, share: Fraction) -> float:
-    """Return the mean absolute noise on a cell for each row that a unit may have, of tables that cost the rest of the
-    loss.
-    """
+    """Return the mean absolute noise on a cell, per row of a unit, of tables that use the rest of the loss."""
     rest = (1 - share) / share
     if isinstance(loss, Epsilon):
         return float(1 / (loss.value * rest))
@@ -245,7 +243,7 @@ def noise_a_row(loss: Loss, share: Fraction) -> float:
 
 
 def grid(largest: int) -> tuple[int, ...]:
-    """Return numbers of rows from 1, each about the square root of two times the one before.
+    """Return numbers of rows from 1, each about the square root of two times the previous one.
 
     >>> grid(20)
     (1, 2, 3, 5, 8, 12, 17, 25)
@@ -259,9 +257,9 @@ def grid(largest: int) -> tuple[int, ...]:
 def chosen(
     starts: Sequence[int], units: Sequence[int], deviation: float, *, balance: float
 ) -> tuple[int, tuple[float, float]]:
-    """Return the least r before a start above which about ``balance`` units lie, and their number with a deviation.
+    """Return the smallest r before a start above which about ``balance`` units lie, and their number with a deviation.
 
-    Bins after the last that seems to have units are taken for empty.  Otherwise the noise on many of them would
+    Bins after the last one that seems to have units are treated as empty.  Otherwise the noise on many of them would
     resemble units with many rows.
     """
     counts: FloatArray = np.asarray(units, dtype=np.float64)
@@ -275,7 +273,10 @@ def chosen(
 
 
 def _last(counts: FloatArray, deviation: float) -> int:
-    """Return the last bin that seems to have units: two bins that do not end the sizes, unless one surely does."""
+    """Return the last bin that seems to have units.
+
+    The sizes end before two bins that seem empty, unless a later bin surely has units.
+    """
     held = counts > _HELD * deviation
     gaps = [place for place in range(1, len(held)) if not held[place : place + _GAP].any()]
     sure = np.flatnonzero(counts > _SURE * deviation)

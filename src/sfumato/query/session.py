@@ -1,10 +1,10 @@
-"""Several questions under one budget: sessions, and batches of counts that are answered together.
+"""Several queries under one budget: sessions, and batches of counts that are answered together.
 
-A session divides a budget over a fixed number of queries, or spends it as the analyst goes along.  It bounds the cost
+A session divides a budget over a fixed number of queries, or spends it as the analyst goes along.  It bounds the loss
 of its own queries in memory, in addition to the limits and caps of the ledger, which outlive the process.  A batch is
 answered from one optimized set of noisy counts (the matrix mechanism).  The strategy is chosen by its expected error
-with the noise that it would get, so the choice costs nothing.  All answers come from one least-squares table, so that
-sums and differences of queries agree.
+with the planned noise, so the choice has no privacy loss.  All answers come from one least-squares table, so that sums
+and differences of queries agree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sfumato.workload import Workload
 from sfumato.workload.matrix_mechanism import StrategyOption, by_attribute
 from sfumato.workload.matrix_mechanism import plan as plan_workload
 
-_DIGITS, _PLACES = 15, Decimal("1e-18")  # of a part that has to be rounded; as many as a float prints
+_DIGITS, _PLACES = 15, Decimal("1e-18")  # digits of a rounded part, as many as a float prints
 REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
 """What :func:`sfumato.query.ask.ask` raises before anything is charged, and only then."""
 
@@ -54,8 +54,8 @@ REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
 class Session:
     """A session of ``queries`` queries that share ``budget`` equally; the next query is refused.
 
-    A query that needs the same tables as an earlier one of the session returns its numbers, is not counted and costs
-    nothing.  So asking again reveals nothing: averages of copies are the copy.
+    If a query needs the same tables as an earlier query of the session, the stored numbers are returned.  Such a query
+    is not counted and not charged.  It reveals nothing: an average of equal answers is the answer.
 
     Raises:
         QueryError: no whole number of queries, or fewer than one.
@@ -77,17 +77,17 @@ class Session:
 
     @property
     def left(self) -> int:
-        """The number of different queries that can still be asked."""
+        """The number of different queries that remain."""
         return self.queries - len(self._answered_keys)
 
     def ask(self, query: Query) -> Answer:
         """Answer a query at its part of the budget.
 
         Raises:
-            BudgetError: as many different queries as agreed were asked; nothing was spent.
+            BudgetError: the session has no query left; nothing was spent.
         """
         key = _key(query, self._vault.domain, self.loss)
-        with self._lock:  # one after the other, so that what is refused is not counted
+        with self._lock:  # one query at a time, so that a refused query is not counted
             new = key not in self._answered_keys
             if new and not self.left:
                 raise BudgetError(
@@ -103,20 +103,20 @@ class Session:
 
 
 class Adaptive:
-    """Queries that each name their loss, until the next would pass ``budget``: a filter decides, exactly.
+    """A session whose queries each state their loss, until the next would exceed ``budget``: an exact privacy filter.
 
-    Pure epsilon adds up (sequential composition holds for adaptively chosen losses); rho as well
-    (Whitehouse, Ramdas, Rogers and Wu 2023, Theorem 1).
+    Pure epsilon adds up (sequential composition holds for adaptively chosen losses); so does rho (Whitehouse, Ramdas,
+    Rogers and Wu 2023, Theorem 1).
 
     Raises:
         LossError: the budget is no loss.
-        BudgetError: it is more, in the measure of the ledger's limit, than the limit.
+        BudgetError: the budget exceeds the ledger's limit, in the limit's measure.
     """
 
     def __init__(self, vault: VaultInterface, *, budget: Loss) -> None:
         refuse_no_vault(vault)
         _refuse_no_loss(budget, "budget")
-        if type(budget) is type(vault.limit):  # in another measure it depends on how it is divided
+        if type(budget) is type(vault.limit):  # in another measure the sum depends on the division
             _refuse_beyond(vault, budget.charge)
         self.budget = budget
         self.spent = NOTHING
@@ -126,28 +126,26 @@ class Adaptive:
 
     @property
     def left(self) -> Fraction:
-        """The most that one more query may cost: epsilon under a budget of epsilon, otherwise rho."""
+        """The largest loss of another query: epsilon under a budget of epsilon, otherwise rho."""
         left = Account(self.budget, self.spent).left
         assert left is not None, "a session has a budget"
         return left
 
     @states_loss
     def ask(self, query: Query, **stated: Unpack[StatedLoss]) -> Answer:
-        """Answer a query at its loss; one that was asked before at this loss is free.
+        """Answer a query at its loss; a repeated query at the same loss is free.
 
         Raises:
-            BudgetError: the loss does not fit what is left; nothing was spent.
-            LossError: it is no loss, or the budget does not have its measure.
-            TableError: values are to be found in a column that the table does not have; nothing was spent.
+            BudgetError: the loss exceeds the remaining budget; nothing was spent.
+            LossError: the loss is missing, or the budget does not have its measure.
+            TableError: the table lacks a column whose values are to be found; nothing was spent.
         """
         loss = stated_loss(stated)
         _refuse_no_loss(loss, "loss")
         key = _key(query, self._vault.domain, loss)
         charge = price(query, self._vault.domain, loss)
         if query.data_dependent_groups:
-            self._vault.refuse_keys(
-                query.data_dependent_groups
-            )  # what the table lacks is found out before it is booked
+            self._vault.refuse_keys(query.data_dependent_groups)  # find missing columns before the charge
         with self._lock:
             new, before = key not in self._answered_keys, self.spent
             if new:
@@ -190,9 +188,9 @@ def _times(charge: Charge, number: int) -> Charge:
 
 
 def _part(budget: Loss, queries: int) -> Loss:
-    """Return an equal part; of (epsilon, delta), of the zCDP that it admits.
+    """Return an equal part of a budget; for (epsilon, delta), of the zCDP that it admits.
 
-    One that accounts cannot add up exactly is rounded down, so that the last query fits as well.
+    A part that ledgers cannot add up exactly is rounded down, so that the last query fits as well.
     """
     part = budget.divisible / queries
     if GRID % part.value.denominator == 0:
@@ -227,7 +225,7 @@ class BatchAnswer(Release):
 
 
 def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[StrategyOption, ...]:
-    """Return strategies for a workload, the best first, by expected error; nothing is spent and no data is looked at.
+    """Return strategies for a workload, the best first, by expected error; read no data and spend nothing.
 
     Raises:
         QueryError, SizeError: the workload does not fit the domain, or is too large.
@@ -238,9 +236,9 @@ def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[Strategy
 
 @states_loss
 def answer_batch(vault: VaultInterface, workload: Workload, **stated: Unpack[StatedLoss]) -> BatchAnswer:
-    """Answer all queries of a workload for one loss, by the strategy of the least expected error.
+    """Answer all queries of a workload for one loss, by the strategy of the smallest expected error.
 
-    Where single cells are best, the batch shares its table with any query that counts these cells.
+    If single cells are best, the batch shares its table with any query that counts these cells.
 
     Raises:
         QueryError, SizeError: the workload does not fit the domain, or is too large; nothing was spent.
@@ -276,7 +274,7 @@ def answer_batch(vault: VaultInterface, workload: Workload, **stated: Unpack[Sta
 
 
 def _request(workload: Workload, domain: Domain, best: StrategyOption) -> ReleaseRequest:
-    """Name the release by the workload, not by the optimized weights: their last bits differ between machines."""
+    """Return the request, named by the workload: the last bits of optimized weights differ between machines."""
     name, names = best.strategy.name, list(best.attributes)
     words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
     if isinstance(best.question, Marginal):

@@ -1,4 +1,4 @@
-"""The aggregates that can be asked for, one file per subject.  :mod:`contract` says what each has to state."""
+"""The aggregates of queries, one file per subject.  :mod:`contract` defines what each has to provide."""
 
 from typing import Final
 

@@ -25,19 +25,19 @@ from sfumato.vault.value_measurables import Bins
 
 BRANCHES = 16
 LEAVES = BRANCHES**3
-HAIR = 1e-6  # of a row: what sums of floats may be off
+HAIR = 1e-6  # rows: the rounding error of sums of floats
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """Edges of the levels, finest first.  Leaf i holds the values from ``edges[0][i]`` up to the next edge."""
+    """The edges of the levels, finest first.  Leaf i holds the values from ``edges[0][i]`` up to the next edge."""
 
     attribute: Integer | Real
     edges: tuple[tuple[float, ...], ...]
 
     @cached_property
     def leaves(self) -> int:
-        """Number of bins of the finest level."""
+        """The number of bins of the finest level."""
         return len(self.edges[0]) - 1
 
     def variances(self, probability: float) -> FloatArray:
@@ -45,14 +45,16 @@ class Ladder:
         return rank_variance(np.arange(self.leaves + 1), probability, self.leaves, len(self.edges))
 
     def below_edges(self, levels: Sequence[NDArray[np.int64]], *, from_top: bool = False) -> FloatArray:
-        """Return noisy numbers of rows before each edge, from one end: shape ``(groups, leaves + 1)``."""
+        """Return the noisy number of rows before each edge, counted from one end: shape ``(groups, leaves + 1)``."""
         groups = len(levels[0]) // self.leaves
         counts = consistent([level.reshape(groups, -1).astype(np.float64) for level in levels])
         from_end = counts[:, ::-1] if from_top else counts
         return np.pad(np.cumsum(from_end, axis=1), [(0, 0), (1, 0)])
 
     def values_at(self, cumulative: FloatArray, ranks: FloatArray, *, from_top: bool = False) -> FloatArray:
-        """Values at the ranks: the integer reached, or a point within the bin as if its rows were spread evenly."""
+        """Return the values at the ranks: the integer reached, or a point within the bin as if its rows were spread
+        evenly.
+        """
         edges = self._edges(from_top=from_top)
         values = np.empty(len(ranks))
         for group, rank in enumerate(ranks):
@@ -72,7 +74,7 @@ class Ladder:
         """Return the least and the largest value of the bins from ``first`` to ``last``."""
         edges, attribute = self._edges(from_top=from_top), self.attribute
         ends = edges[first], edges[last + 1]
-        high = np.maximum(*ends) - (1 if isinstance(attribute, Integer) else 0)  # the end of a bin is in the next
+        high = np.maximum(*ends) - (1 if isinstance(attribute, Integer) else 0)  # a bin excludes its right edge
         low = np.clip(np.minimum(*ends), attribute.minimum, attribute.maximum)
         return low, np.clip(high, attribute.minimum, attribute.maximum)
 
@@ -88,8 +90,9 @@ def ladder(attribute: Integer | Real) -> Ladder:
 
 
 def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[float, ...], ...]:
-    """Return the edges of the levels between two bounds, finest first; ``values`` are how many integers there are
-    between.
+    """Return the edges of the levels between two bounds, finest first.
+
+    ``values`` is the number of integers between the bounds.
     """
     if values is not None:
         width: float = -(-values // LEAVES)
@@ -97,7 +100,7 @@ def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[fl
     else:
         needed = LEAVES
         width = (maximum - minimum) / LEAVES
-        while minimum + LEAVES * width < maximum:  # rounding may not lose the largest values
+        while minimum + LEAVES * width < maximum:  # rounding must not drop the largest values
             width = math.nextafter(width, math.inf)
     heights = max(1, math.ceil(math.log(needed, BRANCHES) - 1e-9))
     step = BRANCHES ** (heights - 1)
@@ -134,7 +137,7 @@ def consistent(levels: Sequence[FloatArray]) -> FloatArray:
 
 
 def increasing(cumulative: FloatArray) -> FloatArray:
-    """Cumulative counts that never fall: midway between the running maximum and the running minimum from the right."""
+    """Return non-decreasing counts: midway between the running maximum and the running minimum from the right."""
     rising = np.maximum.accumulate(cumulative, axis=-1)
     falling = np.minimum.accumulate(cumulative[..., ::-1], axis=-1)[..., ::-1]
     return (rising + falling) / 2
@@ -143,8 +146,8 @@ def increasing(cumulative: FloatArray) -> FloatArray:
 def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, levels: int) -> FloatArray:
     """Bound the variance of (count below ``places``) - probability * (count of all), in variances of one bin.
 
-    It is the variance of the estimate that adds the fewest bins from the coarsest level down and takes the total from
-    the coarsest.  Least squares over the same counts do at least as well (Gauss and Markov).
+    The bound is the variance of an estimate that adds the fewest bins from the coarsest level down and takes the total
+    from the coarsest level.  Least squares over the same counts do at least as well (Gauss and Markov).
     """
     top = leaves // BRANCHES ** (levels - 1)
     coarsest, rest = np.divmod(places, BRANCHES ** (levels - 1))
@@ -156,27 +159,27 @@ def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, le
 
 
 def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and the last bin that the quantile may lie in, for each group.
+    """Return the first and the last bin that may contain the quantile, for each group.
 
-    ``gap``, shape ``(groups, edges)``, is the noisy count below an edge less that of the rank.  The bin of the quantile
-    has no exact gap above zero at its left edge and none below at its right one, so it is left out wrongly only where
-    the noise on one of these two passes its margin on one side.
+    ``gap``, shape ``(groups, edges)``, is the noisy count below an edge minus the noisy rank.  Without noise, the bin
+    of the quantile has no gap above zero at its left edge and no gap below zero at its right edge.  So the bin is
+    excluded wrongly only if the noise at one of these two edges exceeds its margin on one side.
     """
     possible = (gap[:, 1:] >= -margin[1:] - HAIR) & (gap[:, :-1] <= margin[:-1] + HAIR)
-    nearest = np.abs(gap[:, 1:]).argmin(axis=1)  # where none is left, which takes noise beyond all margins
+    nearest = np.abs(gap[:, 1:]).argmin(axis=1)  # if no bin remains: the noise exceeds all margins
     some = possible.any(axis=1)
     last = possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1)
     return np.where(some, possible.argmax(axis=1), nearest), np.where(some, last, nearest)
 
 
 def outermost_bins(below_edges: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and the last bin that the outermost row may lie in, counted from the end.
+    """Return the first and the last bin that may contain the outermost row, counted from the end.
 
-    The last ends at the first edge from which on every noisy count below is more than noise.  There is a row before
-    that edge, unless the noise passes its margin at the edge where the first rows begin.  Bins before the first are
-    empty, as less than one row lies below them by all that the noise allows; at most losses there are none.
+    The last bin ends at the first edge from which on every noisy count below exceeds the noise margin.  There is a row
+    before that edge, unless the noise exceeds its margin at the edge where the first rows begin.  The bins before the
+    first one are empty: the noise margin leaves less than one row below them.  At most losses there are none.
     """
-    clear = below_edges[:, 1:] > margin[1:] + HAIR  # at a huge loss the margin is none
+    clear = below_edges[:, 1:] > margin[1:] + HAIR  # at a huge loss the margin is zero
     all_on = np.logical_and.accumulate(clear[:, ::-1], axis=1)[:, ::-1]
     last = np.where(all_on.any(axis=1), all_on.argmax(axis=1), clear.shape[1] - 1)
     empty = np.logical_and.accumulate(below_edges[:, 1:] + margin[1:] < 1 - HAIR, axis=1).sum(axis=1)

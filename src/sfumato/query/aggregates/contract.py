@@ -1,10 +1,10 @@
-"""The contract of an aggregate: the tables that it needs of the vault, its estimate from them, and its expected error.
+"""The contract of an aggregate: its noisy tables, its estimate from them, and its expected error.
 
 A new aggregate is one class of this folder and its name in ``AGGREGATES``.  SQL, HTTP, the page, the documentation and
 intervals of releases read its class.
 
-An interval holds for each number alone, at the requested confidence, over the noise alone.  It states how far the exact
-answer of this table may be.  It does not state how well the table represents a population.
+An interval covers each number alone, at the requested confidence, and accounts for the noise alone.  It bounds the
+distance to the exact answer of this table.  It does not state how well the table represents a population.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sfumato.privacy.loss import Number, exact, plain
 from sfumato.privacy.noise import Noise
 from sfumato.vault.measurables import Measurable
 
-_DIGITS = 10**12  # of a confidence
+_DIGITS = 10**12  # denominator of a confidence
 
 NoisyAnswers: TypeAlias = Sequence[NDArray[np.int64]]
 """Noisy answers to the questions of one aggregate, flat in C order."""
@@ -39,7 +39,7 @@ NoisyAnswers: TypeAlias = Sequence[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimate, standard error and interval for each group: arrays of shape ``(groups,)``."""
+    """The estimate, standard error and interval for each group: arrays of shape ``(groups,)``."""
 
     value: FloatArray
     error: FloatArray
@@ -65,12 +65,12 @@ class ExpectedError:
     """The error to expect of each number of an aggregate.
 
     Attributes:
-        name: what the aggregate is called.
+        name: the name of the aggregate.
         standard_error: standard deviation of the noise on the answer, or a bound on it.
         half_width: half the width of its interval.
         measure: the measure of both errors.  They are "units" of the answer, a "rank" in rows, or the error of a group
-            of one "row", which shrinks in proportion to the rows.  The rank of an answer that is read off several
-            quantiles is the sum of their errors of rank.
+            of one "row", which shrinks in proportion to the rows.  If an answer uses several quantiles, its rank is the
+            sum of their errors of rank.
         rows: the supposed number of rows in a group, if the error depends on it.
     """
 
@@ -83,7 +83,7 @@ class ExpectedError:
 
 @dataclass(frozen=True)
 class Confidence:
-    """The probability with which an interval holds the exact answer."""
+    """The probability that an interval contains the exact answer."""
 
     probability: Fraction
 
@@ -92,7 +92,8 @@ class Confidence:
         """Return a confidence, rounded up to twelve digits.
 
         Raises:
-            LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
+            LossError: the value is not a number above 0 and at most 1 - 10^-12.  Intervals at a higher confidence would
+                take too long to compute.
         """
         number = exact(value, name="confidence")
         rounded = Fraction(math.ceil(number * _DIGITS), _DIGITS)
@@ -103,19 +104,21 @@ class Confidence:
         return Confidence(rounded)
 
     def for_each(self, intervals: int) -> Confidence:
-        """Return the confidence of each of several intervals, so that all hold with this one (union bound)."""
+        """Return the confidence of each of several intervals that makes all of them hold with this one (union
+        bound).
+        """
         return Confidence.from_number(1 - (1 - self.probability) / intervals)
 
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
-        """Return what noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""
+        """Return the bound that noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""
         return _half_width(noise, self.probability, numbers)
 
     def standard_deviations(self, noise: Noise) -> float:
         """Return the half-width of an interval for a sum of noises, in standard deviations.
 
-        It holds but for less than one step of the integers.  A sum of independent noises lies between one noise and the
-        normal distribution, so the larger of both deviations is used.  Below 90 % of confidence the normal distribution
-        is wider.
+        It is exact up to less than one step of the integers.  A sum of independent noises lies between one noise and
+        the normal distribution, so the larger of both deviations is used.  Below 90 % of confidence the normal
+        distribution is wider.
         """
         if not noise.variance:  # at a huge loss: too small for a double
             return 0.0
@@ -125,15 +128,15 @@ class Confidence:
     def interval_half_width(self, noise: Noise, variance: FloatArray) -> FloatArray:
         """Return the half-width for a sum of several noises, each counted once at most, of this variance.
 
-        It is one row more than the deviations: sums of integers have no values between, so that without it those of
-        small noise lie outside up to four times as often as stated.
+        It is one row more than the deviations, because sums of integers have no values between.  Without that row,
+        intervals for small noise would miss up to four times as often as stated.
         """
         return self.standard_deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
 
     def counts(self, noisy: NDArray[np.int64], noise: Noise, unit: float = 1.0) -> Estimates:
         """Return noisy integers in units, each with the same noise."""
         half, value = self.half_width(noise) * unit, noisy.astype(np.float64) * unit
-        error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number for a million groups
+        error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number, also for many groups
         return Estimates(value, error, value - half, value + half)
 
 
@@ -147,15 +150,15 @@ class Takes(Enum):
 
 @dataclass(frozen=True)
 class AggregateForm:
-    """A name by which an aggregate is asked for.
+    """A name for an aggregate in queries.
 
     Attributes:
         name: the name in HTTP requests and in TypeScript.
         title: the name on the page.
         function: the name of the function in SQL.
-        takes: what stands in its parentheses.
+        takes: the kind of argument in its parentheses.
         make: builds the aggregate of the attribute, if there is one, and of the parameters.
-        parameters: the numbers that are stated after the attribute.
+        parameters: the numbers that follow the attribute.
     """
 
     name: str
@@ -172,8 +175,8 @@ class LinearTerm:
 
     Attributes:
         of: the attribute whose values are the weights; None: rows are counted.
-        valued: the rows that have a value; None: all rows.
-        ratio: whether the sum is divided by the number of rows that have a value.
+        valued: the condition that a row has a value, for the included rows; None: all rows.
+        ratio: true if the sum is divided by the number of included rows.
     """
 
     of: str | None = None
@@ -182,7 +185,7 @@ class LinearTerm:
 
 
 class Aggregate(ABC):
-    """A kind of number that can be asked of the rows of each group."""
+    """A number that a query asks for each group of rows."""
 
     is_count = False
 
@@ -192,16 +195,18 @@ class Aggregate(ABC):
         """Return the names of the aggregate."""
 
     def check(self, domain: Domain) -> None:  # noqa: B027  (most kinds fit every domain)
-        """Refuse what does not fit the domain.
+        """Refuse the aggregate if it does not fit the domain.
 
         Raises:
             DomainError: an attribute that the domain does not have.
-            QueryError: a number asked of an attribute without numbers.
+            QueryError: a number of an attribute without numbers.
         """
 
     @abstractmethod
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Return the noisy tables of the aggregate, or levels of one, which share a part of a loss equally."""
+        """Return the noisy tables of the aggregate, or the levels of one table, which share a part of a loss
+        equally.
+        """
 
     @abstractmethod
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
@@ -211,25 +216,25 @@ class Aggregate(ABC):
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """Return the expected error, for so many rows in each group if it depends on that; read no data."""
+        """Return the expected error, given ``rows`` rows per group if the error depends on it; read no data."""
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
-        """Return how many rows noise may outweigh: of fewer rows the answer says nothing.
+        """Return the number of rows that noise can hide: an answer about fewer rows is not informative.
 
-        By default it is the half-width of an answer in rows, or in rows of rank.
+        The default is the half-width of an answer in rows, or in rows of rank.
         """
         return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
     def largest_interval(self, domain: Domain) -> float:
-        """Return the width of an interval that excludes no value that the domain allows."""
+        """Return the width of an interval that excludes no value allowed by the domain."""
         return math.inf
 
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Say what the exact answer is, if it is not simply the number of all rows."""
+        """Describe the exact answer, unless it is simply the number of all rows."""
         return ()
 
     def on_released_tables(self, domain: Domain) -> LinearTerm | None:
-        """Return how tables of a release give it; None if they give no interval for it."""
+        """Return the aggregate as a term over the tables of a release; None if they give no interval for it."""
         return None
 
 
@@ -244,7 +249,7 @@ class NumericAggregate(Aggregate):
         numeric(domain, self.of)
 
     def largest_interval(self, domain: Domain) -> float:
-        """Return the distance of the declared bounds."""
+        """Return the distance between the declared bounds."""
         attribute = numeric(domain, self.of)
         return float(attribute.maximum - attribute.minimum)
 

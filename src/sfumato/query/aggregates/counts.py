@@ -1,4 +1,4 @@
-"""Numbers of rows and of units of privacy."""
+"""Counts of rows and of privacy units."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _CountingAggregate(Aggregate):
 
 @dataclass(frozen=True)
 class Count(_CountingAggregate):
-    """The number of rows, or of rows that have a value of ``of``."""
+    """The number of rows, or of rows with a value of ``of``."""
 
     of: str | None = None
 
@@ -60,7 +60,7 @@ class Count(_CountingAggregate):
             domain.index(self.of)
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Return one marginal; numbers out of bounds and other values are values."""
+        """Return one marginal; numbers out of bounds and undeclared values count as values."""
         code = None if self.of is None else null_code(domain[self.of])
         if self.of is None or code is None:
             return (Marginal(by, where),)
@@ -75,7 +75,7 @@ class Count(_CountingAggregate):
 
 @dataclass(frozen=True)
 class Distinct(_CountingAggregate):
-    """Number of distinct units of privacy with a row."""
+    """The number of distinct privacy units with a row."""
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:

@@ -26,11 +26,11 @@ MOST_CELLS = 10_000
 
 @dataclass(frozen=True)
 class DistinctValues(Aggregate):
-    """Number of declared values of a column that at least one row has.
+    """The number of declared values of a column that at least one row has.
 
-    The noisy histogram of the column shows which cells hold rows.  A cell is certainly not empty if its count is more
-    than the noise of all cells explains.  It is certainly empty if one row with that noise would count more.  The
-    interval reaches from the number of the former to the number of cells that are not the latter.
+    The noisy histogram of the column shows which cells hold rows.  A cell is certainly not empty if its count exceeds
+    the noise of all cells.  It is certainly empty if one row with that noise would count more.  The interval reaches
+    from the number of certainly non-empty cells to the number of cells that are not certainly empty.
 
     Attributes:
         of: the column, or a level such as ``chapter(diag)``; a missing value is no value.
@@ -47,7 +47,7 @@ class DistinctValues(Aggregate):
         return f"count(distinct {self.of})"
 
     def check(self, domain: Domain) -> None:
-        """Refuse a column whose cells are no single values, or are too many."""
+        """Refuse a column with cells of several values, or with too many cells."""
         grouping = domain.grouping(self.of)
         attribute = domain[grouping.attribute]
         values = isinstance(attribute, Categorical) or (isinstance(attribute, Integer) and attribute.edges is None)
@@ -78,7 +78,9 @@ class DistinctValues(Aggregate):
         return (Marginal((*by, grouping.attribute), where, groups),)
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
-        """Count the cells that are more than noise in one cell, between those that certainly are and may be."""
+        """Count the cells above the noise of one cell; bound the count by the certainly and the possibly non-empty
+        cells.
+        """
         labels = domain.grouping(self.of).labels
         valued = np.array([label not in EXTRA for label in labels])
         noisy = tables[0].reshape(-1, len(labels))[:, valued]
@@ -95,11 +97,11 @@ class DistinctValues(Aggregate):
         return ExpectedError(name, half, half, "units")
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
-        """Return how many rows of one cell noise may outweigh."""
+        """Return the number of rows of one cell that noise can hide."""
         return confidence.half_width(noise, len(domain.grouping(self.of).labels))
 
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Say how the number is counted."""
+        """Describe how the number is counted."""
         return (
             f"{self} counts cells of the noisy histogram; cells with few rows may be missed, and its interval says so",
         )

@@ -23,7 +23,7 @@ from sfumato.vault.measurables import Measurable
 class Filtered(Aggregate):
     """An aggregate with FILTER: ``of`` counts the rows that also meet ``where``.
 
-    It asks for the tables of ``of`` with both conditions, and so has their sensitivity.
+    Its tables are the tables of ``of`` under both conditions, so it has their sensitivity.
     """
 
     of: Aggregate
@@ -40,11 +40,11 @@ class Filtered(Aggregate):
 
     @property
     def is_count(self) -> bool:  # type: ignore[override]
-        """Whether the aggregate is a count."""
+        """True if the aggregate is a count."""
         return self.of.is_count
 
     def check(self, domain: Domain) -> None:
-        """Refuse what the aggregate refuses."""
+        """Refuse the aggregate or the condition if it does not fit the domain."""
         self.of.check(domain)
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
@@ -59,17 +59,17 @@ class Filtered(Aggregate):
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """Return the error of the aggregate, for so many rows that meet the condition."""
+        """Return the error of the aggregate, given ``rows`` rows that meet the condition."""
         return self.of.expected(name, noise, domain, confidence=confidence, rows=rows)
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
-        """Return the figure of the aggregate."""
+        """Return the number of rows that the aggregate itself states."""
         return self.of.rows_hidden_by(noise, domain, confidence)
 
     def largest_interval(self, domain: Domain) -> float:
-        """Return the figure of the aggregate."""
+        """Return the width that the aggregate itself states."""
         return self.of.largest_interval(domain)
 
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Say which rows are counted."""
+        """Describe the rows that are counted."""
         return (f"{self} is of rows where {describe_condition(self.where, domain)}", *self.of.notes(domain))

@@ -25,10 +25,10 @@ from sfumato.vault.measurables import Measurable
 
 @dataclass(frozen=True)
 class Iqr(NumericAggregate):
-    """Distance from the first to the third quartile of the clamped values.
+    """The distance from the first to the third quartile of the clamped values.
 
-    Both quartiles are read off the same noisy bins, so it costs what one quantile costs.  Each quartile lies in its
-    interval with confidence (1 + c) / 2, so both do with confidence c (union bound).
+    Both quartiles come from the same noisy bins, so the privacy loss is that of one quantile.  Each quartile lies in
+    its interval with confidence (1 + c) / 2, so both do with confidence c (union bound).
 
     >>> str(Iqr("age"))
     'iqr(age)'
@@ -47,7 +47,7 @@ class Iqr(NumericAggregate):
         return self._quartiles[0].measurables(by, where, domain)
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
-        """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
+        """Return the distance between the quartiles; its interval joins the farthest and the nearest of their ends."""
         first, third = (each.estimates(tables, noise, domain, confidence.for_each(2)) for each in self._quartiles)
         return Estimates(
             np.maximum(third.value - first.value, 0),

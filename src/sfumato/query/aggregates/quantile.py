@@ -36,7 +36,7 @@ from sfumato.vault.measurables import Measurable
 
 @dataclass(frozen=True)
 class Quantile(NumericAggregate):
-    """The value that a share ``probability`` of the values does not exceed."""
+    """The smallest value that at least a share ``probability`` of the values does not exceed."""
 
     probability: Fraction
 
@@ -62,7 +62,7 @@ class Quantile(NumericAggregate):
         return nested_bins(domain, self.of, by, where)
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
-        """Return the value at the rank, and the bins that the noise leaves possible."""
+        """Return the value at the rank, and the bins that remain possible given the noise."""
         bins, share = leaves(domain, self.of), float(self.probability)
         below = bins.below_edges(tables)
         cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
@@ -86,7 +86,10 @@ class Quantile(NumericAggregate):
 
 @dataclass(frozen=True)
 class Extreme(NumericAggregate):
-    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
+    """The innermost value that noise alone cannot explain.
+
+    It is a quantile at the smallest number of rows that the loss can distinguish from zero.
+    """
 
     largest: bool
 
@@ -106,13 +109,13 @@ class Extreme(NumericAggregate):
         return nested_bins(domain, self.of, by, where)
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
-        """Return the value at the first rank that is more than noise; the interval reaches from it to the bound."""
+        """Return the value at the first rank above the noise; the interval reaches from it to the bound."""
         bins = leaves(domain, self.of)
         below = bins.below_edges(tables, from_top=self.largest)
         cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
         variance = bins.variances(0.0) * noise.variance
         margin = confidence.interval_half_width(noise, variance)
-        rank = np.full(len(below), max(margin[:-1].max(), 1 - HAIR))  # the first row, where there is no noise
+        rank = np.full(len(below), max(margin[:-1].max(), 1 - HAIR))  # the first row, if there is no noise
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
         value, above = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))

@@ -1,4 +1,4 @@
-"""Sums and means of clamped values, and the fixed point that both are measured in."""
+"""Sums and means of clamped values, and the fixed point in which both are measured."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from sfumato.query.aggregates.contract import (
 from sfumato.vault.measurables import Measurable
 from sfumato.vault.value_measurables import Moments, Sum
 
-_MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise of a small loss
-_FINEST = -8  # no unit below 10^-8, which the engines do not take
+_MOST_STEPS = 10**8  # from zero to the farther bound: rounding adds far less than the noise of a small loss
+_FINEST = -8  # the engines take no unit below 10^-8
 
 
 @dataclass(frozen=True)
 class Total(NumericAggregate):
-    """Sum of the clamped values."""
+    """The sum of the clamped values."""
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
@@ -60,7 +60,7 @@ class Total(NumericAggregate):
         return ExpectedError(name, math.sqrt(noise.variance) * unit, confidence.half_width(noise) * unit, "units")
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
-        """Return the number of rows at the farther bound that weigh as much as the interval."""
+        """Return the number of rows at the farther bound whose sum equals the half-width of the interval."""
         attribute, unit = numeric(domain, self.of), sum_unit(domain, self.of)
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
         return confidence.half_width(noise) / max(1, round(largest / unit))
@@ -70,7 +70,7 @@ class Total(NumericAggregate):
         return math.inf
 
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Say that values are clamped and rounded, if they are."""
+        """State that values are clamped and rounded, if they are."""
         unit = sum_unit(domain, self.of)
         rounded = () if unit == 1 else (f"{self} is of values rounded to multiples of {plain(unit)}",)
         return (*rounded, *super().notes(domain))
@@ -82,7 +82,7 @@ class Total(NumericAggregate):
 
 @dataclass(frozen=True)
 class Average(NumericAggregate):
-    """Mean of the clamped values."""
+    """The mean of the clamped values."""
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
@@ -97,10 +97,10 @@ class Average(NumericAggregate):
         return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
-        """Return the share of the distance from the minimum, with error propagation and interval arithmetic."""
+        """Return the relative distance from the minimum, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
-        above, below = tables[0].reshape(-1, 2).T.astype(np.float64)  # from the maximum, from the minimum
+        above, below = tables[0].reshape(-1, 2).T.astype(np.float64)  # distances from the maximum and from the minimum
         half, rounded = confidence.half_width(noise, 2), rounding(attribute, sum_unit(domain, self.of))
         share = _share(below, above)
         error = math.sqrt(noise.variance) * np.hypot(share, 1 - share) / np.maximum(below + above, 1)
@@ -110,12 +110,12 @@ class Average(NumericAggregate):
         error = np.minimum(width * error, width / 2)
         return Estimates(
             mean, error, np.minimum(least, mean), np.maximum(most, mean)
-        )  # without noise doubles may cross
+        )  # without noise, rounded doubles may cross
 
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """Return a bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
+        """Return a bound over all tables with ``rows`` rows per group: the noise on a mean is largest at a bound."""
         step = self.largest_interval(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
         errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
@@ -136,7 +136,9 @@ def sum_unit(domain: Domain, name: str) -> Fraction:
 
 
 def fixed_point(attribute: Integer | Real, width: float, most: int) -> Fraction:
-    """Return the least power of ten that divides ``width`` into at most so many steps; 1 for integers if that does."""
+    """Return the smallest power of ten that divides ``width`` into at most ``most`` steps; 1 for integers if
+    possible.
+    """
     if isinstance(attribute, Integer) and width <= most:
         return Fraction(1)
     if not math.isfinite(width):
@@ -145,19 +147,21 @@ def fixed_point(attribute: Integer | Real, width: float, most: int) -> Fraction:
 
 
 def steps_between(domain: Domain, name: str, unit: Fraction) -> int:
-    """Return the number of units between what the minimum and the maximum round to, at least one."""
+    """Return the number of units between the rounded minimum and the rounded maximum, at least one."""
     attribute = numeric(domain, name)
     low, high = (round(Fraction(bound) / unit) for bound in (attribute.minimum, attribute.maximum))
     return max(1, high - low)
 
 
 def rounding(attribute: Integer | Real, unit: Fraction) -> float:
-    """Return how far rounding to the fixed point moves a value: itself and both bounds, each by half a unit."""
+    """Return the largest change of a value by rounding to the fixed point: the value and both bounds by half a unit
+    each.
+    """
     return 0.0 if unit == 1 and isinstance(attribute, Integer) else 2 * float(unit)
 
 
 def error_per_row(name: str, deviation: float, half: float, rows: int | None, largest_interval: float) -> ExpectedError:
-    """Return errors for one row, or for the rows supposed, where estimates lie within what is possible."""
+    """Return the errors for one row, or for the supposed rows, if estimates lie within the possible values."""
     if rows is None:
         return ExpectedError(name, deviation, half, "row")
     return ExpectedError(name, min(deviation, largest_interval), min(half, largest_interval), "units", rows)
@@ -172,6 +176,6 @@ def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
 
 
 def _least_share(part: FloatArray, rest: FloatArray) -> FloatArray:
-    """Return the least that part / (part + rest) can be, given lower and upper bounds: 0 where nothing is certain."""
+    """Return the smallest possible part / (part + rest), given lower and upper bounds: 0 if nothing is certain."""
     least: FloatArray = np.where(part > 0, _share(part, rest), 0.0)
     return least

@@ -1,4 +1,4 @@
-"""The variance of clamped values, and its root, the standard deviation."""
+"""The variance of clamped values, and its square root, the standard deviation."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from sfumato.vault.measurables import Measurable
 from sfumato.vault.value_measurables import Moments
 
 _SHAPES = ((True, False), (False, True), (True, True))  # root, sample
-_MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
+_MOST_SQUARED_STEPS = 23_000  # between the bounds: the engines require the square of one row to fit 29 bits
 
 
 @dataclass(frozen=True)
 class Variance(NumericAggregate):
-    """Mean squared deviation of the clamped values from their mean.
+    """The mean squared deviation of the clamped values from their mean.
 
     Attributes:
-        root: whether its root is asked for, the standard deviation.
-        sample: whether the sum of squares is divided by one less than the number of rows, as VAR_SAMP does.  The noisy
-            moments hold that number too, so this form costs the same, and its interval covers the division.
+        root: true for its square root, the standard deviation.
+        sample: true to divide the sum of squares by one less than the number of rows, as VAR_SAMP does.  The noisy
+            moments include that number, so this form has the same privacy loss, and its interval covers the division.
     """
 
     root: bool = False
@@ -95,7 +95,7 @@ class Variance(NumericAggregate):
         domain: Domain,
         confidence: Confidence,
     ) -> Estimates:
-        """Return estimates times n / (n - 1), or its root, where the noisy terms bound the number n of rows."""
+        """Return estimates times n / (n - 1), or the square root; the noisy terms bound the number n of rows."""
         if not self.sample:
             return of_rows
         one_row = steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2
@@ -106,7 +106,7 @@ class Variance(NumericAggregate):
             (n / np.maximum(n - 1, n / 2)) ** power for n in (np.maximum(each, 1) for each in (fewest, rows, most))
         )
         largest = self.largest_interval(domain)
-        # the factor falls with n, so that its slope at n moves it by the noise on n
+        # the factor decreases in n: the noise on n changes it by its slope at n
         moved = of_rows.value * math.sqrt(3 * noise.variance) / one_row / np.maximum(rows - 1, 1) ** 2
         undefined = most < 2 - 1e-9
         return Estimates(
@@ -119,39 +119,39 @@ class Variance(NumericAggregate):
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """Return a bound over all tables with so many rows in a group."""
+        """Return a bound over all tables with ``rows`` rows per group."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         step = width**2 / steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2 / (rows or 1)
-        # the gradient of (x z - y^2/4) / n^2 is at most 1/n long, at a variance of zero at a bound
+        # the gradient of (x z - y^2/4) / n^2 has length at most 1/n, at variance zero at a bound
         errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 3) * 1.5
-        if self.root:  # a root turns an error of its square into at most its root
+        if self.root:  # the error of a square root is at most the root of the error
             errors = math.sqrt(errors[0]), math.sqrt(errors[1])
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
-        """Return the number of rows whose interval spans half of what is possible to either side."""
+        """Return the number of rows whose interval spans half of the possible range to either side."""
         half = (
             1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2
         )
-        return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
+        return half * (16 if self.root else 8)  # the limits are (width / 4)^2 and width^2 / 8
 
     def largest_interval(self, domain: Domain) -> float:
-        """Return the value for rows that are half at one bound and half at the other."""
+        """Return the value for a group with half of its rows at one bound and half at the other."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
-        largest = width**2 / (2 if self.sample else 4)  # of two rows, one at each bound
+        largest = width**2 / (2 if self.sample else 4)  # two rows, one at each bound
         return math.sqrt(largest) if self.root else largest
 
 
 def _square_unit(domain: Domain, name: str) -> Fraction:
-    """Return the fixed point of variances, coarser because squares add up."""
+    """Return the fixed point of variances, which is coarser because squares add up."""
     attribute = numeric(domain, name)
     return fixed_point(attribute, attribute.maximum - attribute.minimum, _MOST_SQUARED_STEPS)
 
 
 def _variance_bounds(terms: tuple[FloatArray, FloatArray, FloatArray], half: float) -> tuple[FloatArray, FloatArray]:
-    """Bound by interval arithmetic on (x z - y^2/4) / n^2, in squared widths, where each term is within ``half``."""
+    """Bound (x z - y^2/4) / n^2 by interval arithmetic, in squared widths, if each term is within ``half``."""
     low = [np.maximum(term - half, 0) for term in terms]
     high = [np.maximum(term + half, 0) for term in terms]
     fewest, most = (np.maximum(sum(part), 1) for part in (low, high))

@@ -1,4 +1,4 @@
-"""Calls and clauses as other databases write them, rewritten as the forms of the grammar."""
+"""Translation of calls and clauses of other databases into the grammar."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ SPELLINGS = {
     "APPROX_PERCENTILE": "QUANTILE",
 }
 """Other names of functions, and the name of the same function in the grammar."""
-_ANONYMOUS = {*SPELLINGS, "IQR"}  # aggregates that the parser may take for functions of a row
+_ANONYMOUS = {*SPELLINGS, "IQR"}  # aggregates that the parser may read as functions of a row
 
 
 def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
-    """Return a call of an aggregate in the grammar's own functions; a node that is none stays as it is.
+    """Return a call of an aggregate in the grammar's own functions; return any other node unchanged.
 
-    Quantiles of every name are ``QUANTILE(a, p)``: a noisy quantile has no use for the difference between a value of a
-    row and one between two rows.  ``COUNT_IF(c)`` is ``COUNT(*) FILTER (WHERE c)``.
+    Quantiles of every name become ``QUANTILE(a, p)``: a noisy quantile does not distinguish between a value of a row
+    and a value between two rows.  ``COUNT_IF(c)`` becomes ``COUNT(*) FILTER (WHERE c)``.
 
     Raises:
-        QueryError: the call lacks an argument or has too many; or it is MODE, which :func:`without_mode` left.
+        QueryError: the call lacks an argument or has too many; or it is a MODE that :func:`without_mode` did not
+            replace.
     """
     from sqlglot import exp
 
@@ -62,8 +63,8 @@ def plain_forms(tree: Any) -> Any:  # noqa: ANN401
     """Return a parsed statement in the forms of the grammar.
 
     BETWEEN SYMMETRIC and IS DISTINCT FROM become plain comparisons.  Conditions of literals alone are computed, and
-    those that are always true are left out.  GROUP BY ALL lists its keys, and a SELECT of groups without an aggregate
-    selects one.
+    conditions that are always true are removed.  GROUP BY ALL lists its keys.  A SELECT of groups without an aggregate
+    gets one.
     """
     from sqlglot import exp
 
@@ -84,7 +85,7 @@ def plain_forms(tree: Any) -> Any:  # noqa: ANN401
 
 
 def _plain_condition(node: Any) -> Any:  # noqa: ANN401
-    """Return a condition in the comparisons of the grammar; other nodes stay as they are."""
+    """Return a condition in the comparisons of the grammar; return any other node unchanged."""
     from sqlglot import exp
 
     match node:
@@ -136,7 +137,7 @@ def _equal_or_both_missing(left: Any, right: Any) -> Any:  # noqa: ANN401
 
 
 def is_constant(item: Any) -> bool:  # noqa: ANN401
-    """Return whether a selected column is a number or a text that is written down."""
+    """Return whether a selected column is a number or text literal."""
     from sqlglot import exp
 
     node = item.unalias()
@@ -154,9 +155,9 @@ def _has_aggregate(node: Any) -> bool:  # noqa: ANN401
 
 
 def _with_aggregate(select: Any) -> Any:  # noqa: ANN401
-    """Return a SELECT of groups with an aggregate, if it selects none: the first of HAVING or ORDER BY, or COUNT(*).
+    """Return a SELECT of groups with an aggregate, if it has none: the first of HAVING or ORDER BY, or COUNT(*).
 
-    SELECT DISTINCT of columns is a SELECT of the groups that they make.
+    SELECT DISTINCT of columns is a SELECT of the groups by these columns.
     """
     from sqlglot import exp
 
@@ -178,7 +179,7 @@ def _with_aggregate(select: Any) -> Any:  # noqa: ANN401
 
 
 def mode_column(node: Any) -> Any:  # noqa: ANN401
-    """Return what MODE is asked of, in both of its forms; None of another node."""
+    """Return the argument of MODE, in both of its forms; None for another node."""
     from sqlglot import exp
 
     match node:
@@ -190,10 +191,10 @@ def mode_column(node: Any) -> Any:  # noqa: ANN401
 
 
 def without_mode(select: Any) -> Any:  # noqa: ANN401
-    """Return ``SELECT MODE(a) FROM ...`` as a count of rows by value, of which the largest is kept.
+    """Return ``SELECT MODE(a) FROM ...`` as a count of rows by value that shows only its largest group.
 
-    One noisy histogram is measured, whose noise is that of any count by groups.  A missing value is no value of MODE.
-    Other statements stay as they are.
+    One noisy histogram is measured, with the noise of any count by groups.  A missing value is no value of MODE.  Other
+    statements are returned unchanged.
     """
     from sqlglot import exp
 

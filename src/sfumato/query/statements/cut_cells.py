@@ -8,16 +8,16 @@ from sfumato.domain import Date, Dated, Integer, Numeric, Real, Timestamp, Unkno
 from sfumato.domain.calendar import DAY
 from sfumato.errors import QueryError
 
-_EDGES_NAMED = 40  # where cells begin; of more cells only those around the one that is cut
+_EDGES_NAMED = 40  # starts of cells; of more cells, only the neighbors of the cut cell
 
 
 class CutCellError(QueryError):
     """A comparison that holds for a part of a cell only.
 
     Attributes:
-        first: the least value of the cell, as a literal of SQL.
-        last: its greatest value; None if the cell holds all values below ``after``.
-        after: the least value of the next cell; None if there is none, and the cell holds its right end.
+        first: the smallest value of the cell, as a literal of SQL.
+        last: its largest value; None if the cell holds all values below ``after``.
+        after: the smallest value of the next cell; None if there is none, and the cell includes its right end.
     """
 
     def __init__(self, message: str, *, culprit: object, edges: tuple[str, str | None, str | None]) -> None:
@@ -55,7 +55,7 @@ def _edges(attribute: Numeric | Dated, code: int) -> tuple[str, str | None, str 
 def _cut(attribute: Numeric | Dated, code: int) -> str:
     cells = range(attribute.declared)
     near = " near it" if len(cells) > _EDGES_NAMED else ""
-    if near:  # the first of 26,000 hours would be far from the literal
+    if near:  # for example, the first of 26,000 hours is far from the literal
         cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
     begins = attribute.beginning if isinstance(attribute, Real) else lambda cell: f"{attribute.bounds(cell)[0]}"
     edges = ", ".join(map(begins, cells))

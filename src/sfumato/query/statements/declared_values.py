@@ -1,6 +1,6 @@
 """Functions of declared texts, and comparisons of declared values with literals of another kind.
 
-A statement's reader computes both of the values that the domain declares, so no row is looked at.
+A statement's reader computes both from the values in the domain, so no row is read.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sfumato.errors import QueryError
 _Literal = str | bool | int | Fraction
 _Results = dict[_Literal | None, dict[tuple[int, ...], list[int]]]
 
-_MOST_VALUES = 10_000  # combinations of declared values of which a function is computed
-_MOST_RESULTS = 1000  # different results, each of which is a label
+_MOST_VALUES = 10_000  # combinations of declared values per function
+_MOST_RESULTS = 1000  # distinct results, which become labels
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]{1,18}")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _BLANKS = " \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 class _Rows(Protocol):
-    """Rows of a statement, as :class:`sfumato.query.statements.unit_rows.UnitRows` has them."""
+    """The rows of a statement; see :class:`sfumato.query.statements.unit_rows.UnitRows`."""
 
     view: View
 
@@ -40,7 +40,7 @@ class _Rows(Protocol):
         """Return the attribute of the view that a column names."""
 
     def lowered(self, node: Any) -> Any:  # noqa: ANN401
-        """Return a node in attributes of the view."""
+        """Return a node over attributes of the view."""
 
 
 def codes_meeting(
@@ -53,8 +53,8 @@ def codes_meeting(
 
     Args:
         attribute: the attribute; a cell for undeclared values compares with its own kind only.
-        literal: to compare with.
-        meets: compares the number of a value with that of the literal.
+        literal: the literal.
+        meets: compares the number of a value with the number of the literal.
 
     Returns:
         None if the values and the literal are not comparable.
@@ -94,7 +94,7 @@ def is_text_function(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
 
 
 def text_constant(node: Any) -> Any:  # noqa: ANN401
-    """Return the literal that a function of literals is; None for other nodes.
+    """Return the value of a function of literals as a literal; None for other nodes.
 
     >>> from sqlglot import parse_one
     >>> text_constant(parse_one("UPPER('a') || 'b'", read="duckdb")).sql()
@@ -112,7 +112,7 @@ def text_constant(node: Any) -> Any:  # noqa: ANN401
 
 
 def text_value(rows: _Rows, node: Any) -> Expression | None:  # noqa: ANN401
-    """Return the labels, or the numbers, that a function of declared texts gives each row.
+    """Return the labels, or the numbers, of a function of declared texts for each row.
 
     Returns:
         None if a node is no such function, but for example one of numbers.
@@ -141,7 +141,7 @@ def text_value(rows: _Rows, node: Any) -> Expression | None:  # noqa: ANN401
 
 
 def _by_result(names: Sequence[str], results: _Results) -> Expression:
-    """Return what each row is given, by the results of the combinations of codes."""
+    """Return the value of each row by the results of the combinations of codes."""
     cases = [(_met(names, codes), result) for result, codes in results.items() if result is not None]
     if not cases:
         raise QueryError("it is NULL in all rows")
@@ -158,7 +158,7 @@ def _by_result(names: Sequence[str], results: _Results) -> Expression:
 
 
 def _met(names: Sequence[str], combinations: Mapping[tuple[int, ...], list[int]]) -> Predicate:
-    """Return where the codes of attributes are one of some combinations."""
+    """Return the condition that the codes of attributes are one of the given combinations."""
     parts: list[Predicate] = []
     for before, last in combinations.items():
         singles = [Among(name, [code]) for name, code in zip(names, before, strict=False)]
@@ -168,7 +168,7 @@ def _met(names: Sequence[str], combinations: Mapping[tuple[int, ...], list[int]]
 
 
 def _is_text(rows: _Rows, node: Any) -> bool:  # noqa: ANN401
-    """Return whether a node is about texts: a function of them, or one of any values that is given texts."""
+    """Return whether a node is about texts: a text function, or a general function of texts."""
     from sqlglot import exp
 
     match node:
@@ -223,10 +223,10 @@ def _declared_values(attribute: Attribute) -> list[_Literal | None]:
 
 
 def _evaluated(node: Any, row: Mapping[str, _Literal | None]) -> _Literal | None:  # noqa: ANN401
-    """Return a function of the values of one row, as DuckDB computes it.
+    """Evaluate a function of the values of one row like DuckDB.
 
     Raises:
-        QueryError: it is no function of texts, or its numbers are none.
+        QueryError: the node is no function of texts, or its number arguments are no numbers.
     """
     from sqlglot import exp
 
@@ -277,7 +277,7 @@ def _called(node: Any, given: Sequence[_Literal | None]) -> _Literal | None:  # 
 
 @cache
 def _functions() -> Mapping[Any, tuple[tuple[str, ...], Callable[..., _Literal]]]:
-    """Return functions of texts: the names of their arguments, and what they compute."""
+    """Return the functions of texts: the names of their arguments, and their implementations."""
     from sqlglot import exp
 
     return {
@@ -300,7 +300,7 @@ def _text(value: _Literal | None) -> str:
 
 
 def _upper(letter: str) -> str:
-    """Return one letter for one, as DuckDB does."""
+    """Return the upper case of a letter if it is one letter, like DuckDB."""
     if letter == "\u00df":
         return "\u1e9e"
     return next((each for each in (letter.upper(), letter.title()) if len(each) == 1), letter)
@@ -316,7 +316,7 @@ def _trimmed(side: str, text: str, letters: str = _BLANKS) -> str:
 
 
 def _substring(text: str, start: int, size: int | None = None) -> str:
-    """Return a part of a text: places count from 1, those below 0 from its end."""
+    """Return a part of a text: positions count from 1, negative positions from its end."""
     first = start - 1 if start > 0 else len(text) + start if start else -1
     after = len(text) if size is None else first + size
     if size is not None and size < 0:
@@ -325,7 +325,7 @@ def _substring(text: str, start: int, size: int | None = None) -> str:
 
 
 def matching(values: Sequence[str], pattern: str) -> list[str]:
-    """Return the texts that match a regular expression, which is read as DuckDB reads it.
+    """Return the texts that match a regular expression in DuckDB's syntax.
 
     Raises:
         QueryError: it is no regular expression.

@@ -1,4 +1,4 @@
-"""Derived columns and facts about units, as a schema describes them, become parts of the views that name them."""
+"""Derived columns and facts about units of a schema, as parts of the views that name them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault_opening import DATASET, default_ledger_url
 
 _WORDS = re.compile(r"\w+")
-_LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
+_LABELS = 1000  # cells of a period or level as a key of a unit's rows
 _PICKS = {
     FactOfUnit.MIN: Pick.LEAST,
     FactOfUnit.MAX: Pick.GREATEST,
@@ -64,16 +64,16 @@ def further_names(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
 
 
 def needed_names(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the :func:`further_names` that are named or leave out rows, and those that they are computed of.
+    """Return the named :func:`further_names`, the ones that drop rows, and all that these depend on.
 
     Args:
-        schema: of the table.
-        table: whose columns they are.
+        schema: the schema of the table.
+        table: the table of the columns.
         named: words of a statement, in lower case.
     """
     names = {name for name in further_names(schema, table) if name.casefold() in named}
-    names |= {each.name for each in table.derived if each.drops}  # rows are left out whatever is asked
-    for each in reversed(table.derived):  # what is derived is computed of what stands before it
+    names |= {each.name for each in table.derived if each.drops}  # these columns drop rows in every query
+    for each in reversed(table.derived):  # a derived column depends on earlier columns only
         if each.name in names and isinstance(each.what, FirstCase):
             words = {word for when, _ in each.what.cases for word in words_in(when)}
             names |= {other.name for other in table.derived if other.name.casefold() in words}
@@ -81,15 +81,15 @@ def needed_names(schema: Schema, table: SchemaTable, named: AbstractSet[str]) ->
 
 
 def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
-    """Return a table with what a statement wants of its derived columns and facts.
+    """Return a table with the derived columns and facts that a statement needs.
 
     Args:
-        schema: of the table.
+        schema: the schema of the table.
         scan: the table.
-        called: what its attributes and the columns wanted are called in the view, by their names in the schema.
+        called: the view's names of the table's attributes and of the needed columns, by their names in the schema.
 
     Raises:
-        DomainError: the schema derives what cannot be computed; the message names the place in it.
+        DomainError: the schema derives a column that cannot be computed; the message names its place.
     """
     view: View = scan
     table = scan.table
@@ -109,7 +109,7 @@ def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
 
 @contextmanager
 def _placed(at: str) -> Iterator[None]:
-    """Refuse what cannot be computed with its place in the schema, and with the line of its condition."""
+    """Add the place in the schema, and the line of the condition, to an error raised inside."""
     try:
         yield
     except SfumatoError as error:
@@ -133,11 +133,11 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
         case FirstCase(cases, otherwise):
             met = tuple((_condition(when, view, own, called), then) for when, then in cases)
             return _declared(Computed(view, name, Labels(met, otherwise)), column)
-    raise TypeError(what)  # what is derived is one of these
+    raise TypeError(what)  # unreachable: no other kind exists
 
 
 def _declared(view: Computed | WithGap, column: Derived) -> View:
-    """Return a view whose new column has the cells of the schema, and lacks the rows that these cells drop."""
+    """Return a view whose new column has the cells of the schema, without the rows that these cells drop."""
     if column.edges is None and not column.drops:
         return view
     computed, what = view.added, column.what
@@ -172,7 +172,7 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
     match fact.how:
         case FactOfUnit.COUNT:
             most = table.rows if fact.maximum is None else int(fact.maximum)
-            return RowCount(1 if most is None else most)  # None: a draft says it later
+            return RowCount(1 if most is None else most)  # None: a draft adds the bound later
         case FactOfUnit.ANY:
             return AnyRow(All(()) if fact.where is None else _condition(fact.where, view, list(called), called))
         case FactOfUnit.SUM:
@@ -187,7 +187,7 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
 
 
 def _condition(text: str, view: View, own: list[str], called: Mapping[str, str]) -> Predicate:
-    """Return a condition in names of the schema as a condition in names of a view."""
+    """Translate a condition from the schema's names to a view's names."""
     back = {called[name]: name for name in own}
     attributes = tuple(replace(each, name=back[each.name]) for each in view.attributes if each.name in back)
     hierarchies = tuple(
@@ -205,10 +205,10 @@ def _condition(text: str, view: View, own: list[str], called: Mapping[str, str])
 
 
 def check_derived(schema: Schema) -> None:
-    """Refuse a schema whose derived columns or facts cannot be computed, before any question.
+    """Refuse a schema whose derived columns or facts cannot be computed, before any query.
 
     Raises:
-        DomainError: one of them cannot be; the message names the place.
+        DomainError: a column or fact cannot be computed; the message names its place.
     """
     for table in schema:
         own = tuple(one.name for one in table.attributes)
@@ -231,17 +231,17 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     create: bool = False,
     new_version: bool = False,
 ) -> SchemaVault:
-    """Open the tables of a schema for release, after a check of what the schema derives.
+    """Open the tables of a schema for release, after a check of its derived columns and facts.
 
-    Arguments and errors are those of :func:`sfumato.vault.schema_vault.open_schema`.
+    For arguments and errors see :func:`sfumato.vault.schema_vault.open_schema`.
 
     Raises:
-        DomainError: the schema also derives what cannot be computed.
+        DomainError: also, the schema derives a column that cannot be computed.
     """
     if isinstance(schema, str | Path):
         ledger = default_ledger_url(schema) if ledger is None else ledger
         schema = load_schema(schema)
-    if isinstance(schema, Schema):  # else the vault says what a schema is
+    if isinstance(schema, Schema):  # otherwise the vault raises the error
         check_derived(schema)
     return schema_vault.open_schema(
         tables, schema=schema, ledger=ledger, limit=limit, dataset=dataset, create=create, new_version=new_version
@@ -254,7 +254,7 @@ def words_in(text: str) -> set[str]:
 
 
 def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)
-    """Return the names that a parsed statement has anywhere, in lower case."""
+    """Return all names in a parsed statement, in lower case."""
     from sqlglot import exp
 
     return frozenset(node.name.casefold() for node in select.find_all(exp.Identifier))
@@ -280,7 +280,7 @@ def has_declared_cells(view: View, name: str) -> bool:
 
 @cache
 def mirrored() -> Mapping[Any, Any]:
-    """Return comparisons, and what they are with their sides swapped."""
+    """Return each comparison's counterpart with swapped sides."""
     from sqlglot import exp
 
     swapped = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
@@ -288,7 +288,7 @@ def mirrored() -> Mapping[Any, Any]:
 
 
 def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
-    """Return whether a node is a number that is written down."""
+    """Return whether a node is a number literal."""
     from sqlglot import exp
 
     inner = node.this if isinstance(node, exp.Neg) else node
@@ -296,7 +296,7 @@ def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
 
 
 def is_value(node: Any) -> bool:  # noqa: ANN401
-    """Return whether a node computes something of a row."""
+    """Return whether a node computes a value of a row."""
     from sqlglot import exp
 
     kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.IntDiv | exp.Mod | exp.Pow | exp.Case | exp.If
@@ -312,7 +312,7 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
 
 
 def constant(node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
-    """Return the literal that an expression of numbers, or of a date and an interval, is; None if it is none.
+    """Return the value of an expression of numbers, or of a date and an interval, as a literal; None if it is none.
 
     >>> from sqlglot import parse_one
     >>> constant(parse_one("DATE '1998-12-01' - INTERVAL '90' DAY")).sql()
@@ -354,7 +354,7 @@ def _computed_constant(node: Any, left: Fraction, right: Fraction) -> Fraction |
 
 
 def _decimal(value: Fraction) -> str | None:
-    """Return a number exactly in decimal digits; None if it has none."""
+    """Return a number exactly in decimal digits; None if it has no finite decimal form."""
     rest, digits = value.denominator, 0
     while (rest := value.denominator // math.gcd(value.denominator, 10**digits)) > 1 and digits < 40:  # noqa: PLR2004
         digits += 1
@@ -366,7 +366,7 @@ def _decimal(value: Fraction) -> str | None:
 
 
 def _moved(day: str, by: Any, sign: int) -> str | None:  # noqa: ANN401
-    """Return a day after or before another by an interval, or by a number of days."""
+    """Return the day before or after another by an interval, or by a number of days."""
     from sqlglot import exp
 
     count, unit = constant(by), "day"
@@ -387,7 +387,7 @@ def _moved(day: str, by: Any, sign: int) -> str | None:  # noqa: ANN401
 
 
 def with_constants(node: Any) -> Any:  # noqa: ANN401
-    """Return a comparison in which literals stand for expressions of literals; itself if it has none."""
+    """Return a comparison with its constant expressions replaced by literals; the comparison itself if it has none."""
     from sqlglot import exp
 
     fresh = None
@@ -402,10 +402,10 @@ def with_constants(node: Any) -> Any:  # noqa: ANN401
 
 
 def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noqa: ANN401
-    """Return what LEAST or GREATEST bounds, and its bound.
+    """Return the bounded expression of LEAST or GREATEST, and its bound.
 
     Raises:
-        QueryError: not one expression and one number.
+        QueryError: the arguments are not one expression and one number.
     """
     from sqlglot import exp
 
@@ -423,9 +423,9 @@ def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noq
 
 
 def labels_of(grouping: Grouping) -> Labels | None:
-    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many.
+    """Return the cells of a hierarchy's level, or of a calendar map, as labels; None if they are too many.
 
-    A cell for missing values has no label here, because labels that are missing have such a cell of their own.
+    A cell for missing values has no label here, because missing labels have such a cell of their own.
     """
     if grouping.groups is None or len(grouping.labels) > _LABELS:
         return None
@@ -441,19 +441,19 @@ def labels_of(grouping: Grouping) -> Labels | None:
 
 
 def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tuple[Any, str, Integer | Real | None]:  # noqa: ANN401
-    """Return a comparison that cells decide, the number that it compares with, and the attribute with these cells.
+    """Return a comparison that cells decide, the compared number, and the attribute with these cells.
 
-    Real numbers are doubles: those above 1000 begin with the next double.  No cell decides which of them equal a
-    number, because cells have a width.
+    Real numbers are doubles: the values above 1000 begin with the next double.  No cell decides equality with a number,
+    because cells have a width.
 
     Args:
-        kind: of comparison, the number standing at its right.
+        kind: the kind of comparison, with the number on its right.
         at: the number.
-        attribute: with one cell.
-        name: of what is compared.
+        attribute: an attribute with one cell.
+        name: the name of the compared attribute.
 
     Returns:
-        None in place of the attribute where all of its numbers are on one side, or no cell decides.
+        None instead of the attribute if all of its numbers are on one side, or no cell decides.
     """
     if isinstance(attribute, Integer):
         return _integer_comparison(kind, at, attribute, name)

@@ -1,7 +1,7 @@
 """FROM: tables of a schema, and statements in parentheses or under WITH, joined by keys or by the unit.
 
-A statement inside lists rows, SELECT columns FROM ... WHERE ..., or has one row per unit, SELECT unit, keys, aggregates
-FROM ... GROUP BY unit, keys.
+A statement inside lists rows (SELECT columns FROM ... WHERE ...), or has one row per unit (SELECT unit, keys,
+aggregates FROM ... GROUP BY unit, keys).
 """
 
 # ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
@@ -57,10 +57,10 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "group", "with_"}
 
 
 def refuse_inside(text: str, select: Any) -> None:  # noqa: ANN401
-    """Refuse clauses that look at all rows together.
+    """Refuse clauses that depend on all rows together.
 
     Raises:
-        QueryError: there is one.
+        QueryError: the SELECT has such a clause.
     """
     from sqlglot import exp
 
@@ -82,11 +82,11 @@ def unit_rows(
     schema: Schema,
     known: Mapping[str, Part] | None = None,
 ) -> UnitRows:
-    """Return the rows of FROM and its joins that EXISTS and IN leave; what else WHERE says is their ``where``.
+    """Return the rows of FROM and its joins, filtered by EXISTS and IN; the rest of WHERE is their ``where``.
 
     Args:
         text: the statement.
-        select: as it was parsed.
+        select: the parsed statement.
         schema: the public description of the tables.
         known: the statements that WITH names outside.
 
@@ -103,7 +103,7 @@ def unit_rows(
 
 
 def _count_rows_by_key(rows: UnitRows, select: Any) -> None:  # noqa: ANN401
-    """Replace a table's own key, which all of its rows have, by ``*`` in COUNT."""
+    """Replace a table's own key in COUNT by ``*``, because all rows have that key."""
     from sqlglot import exp
 
     if any(join.side for join in select.args.get("joins") or []):
@@ -127,7 +127,7 @@ def _is_own_key(rows: UnitRows, column: Any) -> bool:  # noqa: ANN401
 
 
 def _add_public_values(rows: UnitRows, node: Any) -> None:  # noqa: ANN401
-    """Compute each SELECT of a public table in an expression, and put a column in its place."""
+    """Compute each SELECT of a public table in an expression, and replace it by a column."""
     from sqlglot import exp
 
     for place in [] if node is None else list(node.find_all(exp.Subquery)):
@@ -155,7 +155,7 @@ def _joined_rows(
     known: Mapping[str, Part],
     outer: UnitRows | None = None,
 ) -> tuple[UnitRows, list[Any]]:
-    """Return the rows of FROM and its joins, and the conditions that are left of ON and WHERE."""
+    """Return the rows of FROM and its joins, and the remaining conditions of ON and WHERE."""
     known = _with_named(text, select.args.get("with_"), schema, known)
     source = select.args.get("from_")
     if source is None:
@@ -172,7 +172,7 @@ def _joined_rows(
 
 
 def _with_named(text: str, clause: Any, schema: Schema, known: Mapping[str, Part]) -> dict[str, Part]:  # noqa: ANN401
-    """Return the statements that WITH names, and the known ones."""
+    """Return the known statements and the statements that WITH names."""
     from sqlglot import exp
 
     named = dict(known)
@@ -194,11 +194,11 @@ def _named_apart(
     nodes: Sequence[Any],
     drafts: Sequence[Part],
 ) -> list[Part]:
-    """Return the parts of FROM with their derived columns; a name that several parts have begins with its table."""
+    """Return the parts of FROM with their derived columns; a shared name gets its table's name as a prefix."""
     from sqlglot import exp
 
     every_column = any(isinstance(each, exp.Star) or each.is_star for each in select.expressions)
-    inside = every_column and select.parent is not None  # what the whole statement names is enough then
+    inside = every_column and select.parent is not None  # then the names of the whole statement are enough
     words = words_of(select.root() if inside else select)
     further = [_further(schema, part, words, every_column=every_column and not inside) for part in drafts]
     columns = (
@@ -219,7 +219,7 @@ def _named_apart(
 
 
 def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
-    """Return a table or statement under its name in the statement, before it is distinguished from others."""
+    """Return a table or statement under its name in the statement, before shared names are resolved."""
     from sqlglot import exp
 
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
@@ -242,9 +242,7 @@ def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) ->
     own = KeyColumn(name, table.key or "", table.name)
     if table.public:
         return Part(name, view, names, keys, None, table, None, own)
-    unit = (
-        schema.unit_column(table.name) or schema.id or None
-    )  # a unit that is found through another table goes by its name
+    unit = schema.unit_column(table.name) or schema.id or None  # a unit from another table has that table's name for it
     single = table.name == schema.units
     return Part(name, view, names, keys, unit, table, schema.bounds(table.name), own, single)
 
@@ -267,7 +265,7 @@ def _further(schema: Schema, part: Part, words: frozenset[str], *, every_column:
 
 
 def _renamed(schema: Schema, part: Part, further: Sequence[str], uses: Mapping[str, int]) -> Part:
-    """Return a table in which a name that several parts have begins with the table's name."""
+    """Return a table in which a name that several parts share gets the table's name as a prefix."""
     if not isinstance(part.view, Scan) or part.table is None:
         return part
     called = {
@@ -283,7 +281,7 @@ def _renamed(schema: Schema, part: Part, further: Sequence[str], uses: Mapping[s
 
 
 def _matched(rows: UnitRows, conditions: Sequence[Any]) -> UnitRows:
-    """Keep the rows that EXISTS and IN ask for, in conditions that stand by themselves; the rest is their ``where``."""
+    """Keep the rows that EXISTS and IN select, in conditions joined by AND; the rest is their ``where``."""
     from sqlglot import exp
 
     rest = []
@@ -304,7 +302,7 @@ def _matched(rows: UnitRows, conditions: Sequence[Any]) -> UnitRows:
 
 
 def _as_membership(rows: UnitRows, node: Any) -> Any:  # noqa: ANN401
-    """Return key = (SELECT key ...) as IN, because such a SELECT has one row; other comparisons as they are."""
+    """Return key = (SELECT key ...) as IN, because such a SELECT has one row; return other comparisons unchanged."""
     from sqlglot import exp
 
     for column, other in ((node.this, node.expression), (node.expression, node.this)):
@@ -320,8 +318,8 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
         rows: the rows.
         node: EXISTS, or IN.
         select: the SELECT in it.
-        column: stands before IN; None for EXISTS.
-        without: whether the rows without a match are kept.
+        column: the column before IN; None for EXISTS.
+        without: true to keep the rows without a match.
     """
     from sqlglot import exp
 
@@ -348,7 +346,7 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
 
 
 def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, list[Any]]:  # noqa: ANN401
-    """Return the rows of a SELECT after EXISTS or IN, the column that it selects, and its conditions."""
+    """Return the rows of a SELECT after EXISTS or IN, its selected column, and its conditions."""
     from sqlglot import exp
 
     text, schema = rows.text, rows.schema
@@ -356,7 +354,7 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     if not exists and len(select.expressions) != 1:
         raise refuse(text, node, f"after IN stands a SELECT of one column, such as SELECT {schema.id} FROM ...")
     if select.args.get("group") is None and not has_aggregates(select):
-        select.set("distinct", None)  # a match counts once, however many there are
+        select.set("distinct", None)  # several matches count as one
         refuse_inside(text, select)
         within, conditions = _joined_rows(text, select, schema, rows.known, rows)
         return within, None if exists else select.expressions[0].unalias(), conditions
@@ -375,17 +373,17 @@ def has_aggregates(select: Any) -> bool:  # noqa: ANN401
     from sqlglot import exp
 
     calls = (each for item in select.expressions for each in item.find_all(exp.AggFunc, exp.Anonymous))
-    own = {form.function for form in FORMS} | SPELLINGS.keys()  # of which IQR and MEAN are no functions of the parser
+    own = {form.function for form in FORMS} | SPELLINGS.keys()  # the parser has no function for IQR and MEAN
     return any(
         each.parent_select is select and (isinstance(each, exp.AggFunc) or each.name.upper() in own) for each in calls
     )
 
 
 def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
-    """Return a SELECT in parentheses, or one that WITH names, as FROM has it.
+    """Return a SELECT in parentheses, or one that WITH names, as a part of FROM.
 
     Raises:
-        QueryError: it looks at rows of several units together.
+        QueryError: it combines rows of several units.
     """
     from sqlglot import exp
 
@@ -399,7 +397,7 @@ def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) 
     grouped = select.args.get("group") is not None or has_aggregates(select)
     if select.args.get("distinct") and not grouped:
         rows = _joined_rows(text, select.copy(), schema, known)[0]
-        if any(rows.is_unit(item.unalias()) for item in select.expressions):  # then it is a group
+        if any(rows.is_unit(item.unalias()) for item in select.expressions):  # then the unit is a group
             select.set("distinct", None)
             keys = [exp.Literal.number(place) for place in range(1, len(select.expressions) + 1)]
             select.set("group", exp.Group(expressions=keys))
@@ -441,13 +439,13 @@ def _listed_rows(text: str, select: Any, schema: Schema, known: Mapping[str, Par
 
 
 def _row_value(rows: UnitRows, node: Any, name: str) -> str:  # noqa: ANN401
-    """Return the attribute that an expression over one row becomes."""
+    """Return the attribute for an expression over one row."""
     labels = None if is_value(node) else rows.labels(node)
     return str(rows.computed(node, name).name) if labels is None else rows.add(node, name, labels)
 
 
 def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
-    """Return a statement of one row per unit, as FROM has it.
+    """Return a statement of one row per unit as a part of FROM.
 
     Raises:
         QueryError: an expression reads rows of other units, or the statement is no such statement.

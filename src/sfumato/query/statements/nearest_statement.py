@@ -1,4 +1,4 @@
-"""Statements that resemble a refused one, the nearest first.  The caller tries whether they are read.
+"""Statements that resemble a refused one, the nearest first.  The caller tests whether they are accepted.
 
 They are computed from the refused statement and the declared names alone.  Instead of a comparison that cuts a cell
 they include the whole cell, exclude it, or compare the values themselves.
@@ -32,11 +32,11 @@ _DATE = re.compile(r"CAST\(('[^']*') AS (DATE|TIMESTAMP)\)")
 Refusal: TypeAlias = Callable[[str], SfumatoError | None]
 """A function that returns why a statement is refused; None if it is read."""
 
-_MOST = 20  # comparisons of a statement that are replaced
+_MOST = 20  # replaced comparisons per statement
 
 
 def nearest(text: str, refusal: Refusal) -> Iterator[str]:
-    """Yield statements that are like a refused one, the nearest first.  Whether they are read is not known."""
+    """Yield statements that resemble a refused one, the nearest first; they may be refused as well."""
     from sqlglot import exp
 
     select = parsed(text)
@@ -65,7 +65,7 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
 
 
 def respelled(text: str) -> Iterator[str]:
-    """Yield texts with the quotes, signs and words of SQL for those of other databases and for misspelt ones."""
+    """Yield texts with SQL's quotes, signs and words instead of other databases' forms and misspellings."""
     from difflib import get_close_matches
 
     for pattern, fresh in _SPELLINGS:
@@ -82,7 +82,7 @@ def compared_otherwise(text: str, attributes: Sequence[Attribute]) -> Iterator[s
 
     Args:
         text: the statement.
-        attributes: the declared ones.
+        attributes: the declared attributes.
     """
     from sqlglot import exp
 
@@ -114,7 +114,7 @@ def compared_otherwise(text: str, attributes: Sequence[Attribute]) -> Iterator[s
 
 
 def _calendar_form(node: Any) -> Any:  # noqa: ANN401
-    """Return the period or part of a date that a cast, a format or a function of another database means."""
+    """Return the period or part of a date that matches a cast, a format or a function of another database."""
     from sqlglot import exp
 
     match node:
@@ -133,11 +133,11 @@ def _calendar_form(node: Any) -> Any:  # noqa: ANN401
 
 
 def corrected(text: str, place: object, names: Sequence[str], values: Sequence[str]) -> Iterator[str]:
-    """Yield statements in which a declared name or value replaces the unknown one at a place that resembles it.
+    """Yield statements with the unknown name or value at a place replaced by a similar declared one.
 
     Args:
         text: the statement.
-        place: of the refusal; anything else yields nothing.
+        place: the place of the refusal; anything else yields nothing.
         names: the declared names of columns and tables.
         values: the declared texts.
     """
@@ -168,7 +168,7 @@ def corrected(text: str, place: object, names: Sequence[str], values: Sequence[s
 
 
 def _with_left_joins(select: Any) -> str:  # noqa: ANN401
-    """Return a statement whose outer joins are LEFT JOIN, with the conditions on other tables of ON in WHERE."""
+    """Return a statement whose outer joins are LEFT JOIN; conditions of ON about other tables move to WHERE."""
     from sqlglot import exp
 
     fresh = select.copy()
@@ -196,10 +196,10 @@ def _is_of(condition: Any, name: str) -> bool:  # noqa: ANN401
 
 
 def disjoint_sides(text: str, refusal: Refusal) -> list[str]:
-    """Return two statements, of which the numbers of rows add up to that of a statement with OR, if they are read.
+    """Return two statements whose numbers of rows add up to the number for a statement with OR, if they are accepted.
 
-    One keeps the rows that a SELECT after EXISTS or IN matches.  The other keeps those that it does not match and that
-    meet the other side of OR.
+    The first keeps the rows that a SELECT after EXISTS or IN matches.  The second keeps unmatched rows that meet the
+    other side of OR.
     """
     from sqlglot import exp
 
@@ -232,7 +232,7 @@ def _with_conditions(select: Any, conditions: Sequence[Any]) -> str:  # noqa: AN
 
 
 def _with_groups(select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-    """Return the aggregates of a refused statement, and its keys: those of windows and plain columns as well."""
+    """Return the aggregates of a refused statement and its keys, including keys of windows and plain columns."""
     from sqlglot import exp
 
     group = select.args.get("group")
@@ -257,18 +257,18 @@ def _asking(select: Any, items: Sequence[Any], keys: Sequence[Any]) -> str:  # n
 
 
 def at_edges(text: str, refusal: Refusal) -> list[str]:
-    """Return the statements with the cut cells in, with them out, and with a comparison of values, if they are read.
+    """Return the statements that include the cut cells, exclude them, or compare values, if they are accepted.
 
     Args:
         text: the refused statement.
-        refusal: tries a statement.
+        refusal: tests a statement.
     """
     statements = (_replaced(text, refusal, how) for how in (_with_cell, _without_cell, _of_values))
     return list(dict.fromkeys(each for each in statements if each is not None))
 
 
 def _replaced(text: str, refusal: Refusal, replacement: Callable[[Any, Any, CutCellError], Any]) -> str | None:
-    """Return a statement in which every comparison that cuts a cell is replaced; None if it is still refused."""
+    """Replace every comparison of a statement that cuts a cell; return None if the result is still refused."""
     from sqlglot import exp
 
     for _ in range(_MOST):
@@ -287,7 +287,7 @@ def _replaced(text: str, refusal: Refusal, replacement: Callable[[Any, Any, CutC
 
 
 def _value_at(text: str, place: object) -> Any:  # noqa: ANN401  (sqlglot's own)
-    """Return the literal at a place that a comparison compares with; None if there is none."""
+    """Return the compared literal at a place; None if there is none."""
     from sqlglot import exp
 
     kinds = exp.GT | exp.GTE | exp.LT | exp.LTE | exp.EQ | exp.NEQ | exp.Between | exp.In
@@ -346,10 +346,10 @@ def _without_cell(node: Any, value: Any, cut: CutCellError) -> Any:  # noqa: ANN
 
 
 def _of_values(node: Any, _: Any, cut: CutCellError) -> Any:  # noqa: ANN401
-    """Return the same comparison of a computed number, which the cells of the column do not bind."""
+    """Return the same comparison for a computed number, which is independent of the column's cells."""
     from sqlglot import exp
 
-    if not isinstance(cut.culprit, Place) or "'" in cut.first:  # a date, with which nothing is computed
+    if not isinstance(cut.culprit, Place) or "'" in cut.first:  # a date, which has no arithmetic here
         return None
     fresh = node.copy()
     for name, part in node.args.items():
@@ -385,7 +385,7 @@ def _range(column: Any, low: Any, after: Any) -> Any:  # noqa: ANN401
 
 
 def _order(value: Any) -> Any:  # noqa: ANN401
-    """Return a number, or the text of a date, by which literals of one column are ordered."""
+    """Return a sort key for the literals of one column: a number, or the text of a date."""
     from sqlglot import exp
 
     if isinstance(value, exp.Cast) or value.is_string:

@@ -35,8 +35,8 @@ from sfumato.query.statements.derived_columns import constant, is_number
 from sfumato.query.statements.select_list import LARGEST_POWER
 from sfumato.query.statements.sql_condition import number, refuse
 
-_DECIMAL: Final = (18, 3)  # digits of a DECIMAL that states none, as in DuckDB
-_LABELS: Final = 1000  # numbers of which each becomes a text
+_DECIMAL: Final = (18, 3)  # default digits of a DECIMAL, as in DuckDB
+_LABELS: Final = 1000  # numbers that become texts
 _MOST_COPIES: Final = 20_000  # parts of the SQL of an expression: about a megabyte
 _MOST_DIGITS: Final = 18
 _NUMERAL: Final = re.compile(r"[+-]?[0-9]{1,15}([.][0-9]{1,15})?")
@@ -66,10 +66,10 @@ class RowNumbers:
     operand: Callable[[Any], Expression]
 
     def expression(self, node: Any) -> Expression:  # noqa: ANN401, C901, PLR0912 - one case a form
-        """Return what an expression computes of a row.
+        """Return the value of an expression for a row.
 
         Raises:
-            QueryError: it is no such function, or it could fail.
+            QueryError: the node is no such function, or it could fail.
         """
         from sqlglot import exp
 
@@ -128,7 +128,7 @@ class RowNumbers:
         return value.interval(self.domain).integer
 
     def _whole_quotient(self, value: Expression, divisor: Fraction) -> Expression:
-        """Return a quotient cut towards zero; DuckDB cuts quotients of whole numbers alone."""
+        """Return a quotient truncated towards zero; DuckDB truncates quotients of integers alone."""
         quotient = times(value, 1 / divisor)
         return self._cut(quotient) if self._is_whole(value) and divisor.denominator == 1 else quotient
 
@@ -137,7 +137,7 @@ class RowNumbers:
         return self._rounded(NumberFunction.FLOOR if positive else NumberFunction.TRUNC, value, 0)
 
     def _remainder(self, value: Expression, divisor: Fraction) -> Expression:
-        """Return what is left of a number that is divided; it has the sign of the number."""
+        """Return the remainder of a division, with the sign of the dividend."""
         divisor, inner = abs(divisor), value.interval(self.domain)
         if -divisor < inner.low and inner.high < divisor:
             return value
@@ -170,7 +170,7 @@ class RowNumbers:
         return AppliedToPair(PairFunction.COALESCE, value, other) if value.interval(self.domain).nullable else value
 
     def _extreme(self, node: Any) -> Expression:  # noqa: ANN401
-        """Return the least or greatest of expressions, bounded by the numbers among them."""
+        """Return the smallest or largest of expressions, bounded by the numbers among them."""
         parts = [part.unnest() for part in (node.this, *node.expressions)]
         least = type(node).__name__ == "Least"
         ends = [number(self.text, part) for part in parts if is_number(part)]
@@ -243,7 +243,7 @@ class RowNumbers:
         return Labels(tuple((Among(attribute.name, (code,)), each) for code, each in enumerate(texts)))
 
     def _numbers_of(self, node: Any, attribute: Categorical) -> Expression:  # noqa: ANN401
-        """Return the numbers that the declared values of an attribute are."""
+        """Return the declared values of an attribute as numbers."""
         texts = [str(int(each) if isinstance(each, bool) else each).strip() for each in attribute.values]
         if not all(map(_NUMERAL.fullmatch, texts)):
             raise refuse(
@@ -275,7 +275,7 @@ def check_size(text: str, node: Any, value: Expression) -> None:  # noqa: ANN401
 
 
 def _copies(value: Expression) -> int:
-    """Return how often columns and numbers stand in the SQL of an expression, at most."""
+    """Return the largest number of columns and numbers in the SQL of an expression."""
     match value:
         case Applied():
             single = (NumberFunction.ABS, NumberFunction.CEIL, NumberFunction.FLOOR)
@@ -294,5 +294,5 @@ def _copies(value: Expression) -> int:
 
 
 def times(value: Expression, factor: Fraction) -> Expression:
-    """Return a number times a factor."""
+    """Return the product of an expression and a number."""
     return Arithmetic(Operator.TIMES, value, Constant(factor))

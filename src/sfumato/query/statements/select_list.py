@@ -1,4 +1,4 @@
-"""What a statement selects: expressions over aggregates become numbers that are computed from noisy answers."""
+"""The SELECT list of a statement: expressions over aggregates become numbers computed from noisy answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from sfumato.query.statements.sql_condition import number, refuse
 
 NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
 LARGEST_POWER: Final = 8
-_DECIMAL: Final = (18, 3)  # digits of a DECIMAL that states none, as in DuckDB
+_DECIMAL: Final = (18, 3)  # default digits of a DECIMAL, as in DuckDB
 COMPUTED: Final = (
     "compute with aggregates, numbers, + - * /, // by a number, ROUND, FLOOR, CEIL, TRUNC, ABS, SIGN, POWER to a whole "
     "exponent, COALESCE, NULLIF, LEAST, GREATEST and CAST to a number"
@@ -52,8 +52,8 @@ class ExpressionReader:
 
     Attributes:
         text: the statement, for the places of refusals.
-        leaf: returns what a node stands for that computes nothing, such as an aggregate; None if it computes.
-        units: returns the unit of the aggregate at a place, as :func:`unit_of`.
+        leaf: returns the expression for a node that computes nothing, such as an aggregate; None if it computes.
+        units: returns the unit of the aggregate at an index; see :func:`unit_of`.
     """
 
     text: str
@@ -61,10 +61,10 @@ class ExpressionReader:
     units: Callable[[int], Fraction]
 
     def read(self, node: Any) -> AnswerExpression:  # noqa: ANN401, C901, PLR0912 - one case a form
-        """Return the expression that a node is.
+        """Return the expression of a node.
 
         Raises:
-            QueryError: a part is neither an aggregate nor a number, or a function is not one of :data:`COMPUTED`.
+            QueryError: a part is neither an aggregate nor a number, or a function is not in :data:`COMPUTED`.
         """
         from sqlglot import exp
 
@@ -168,7 +168,7 @@ class ExpressionReader:
         return AnswerFunction(partial(rounded, how, digits), (inner,))
 
     def _is_rounded(self, linear: Linear, step: Fraction) -> bool:
-        """Return whether every answer is a multiple of a step already, as counts are of 1."""
+        """Return whether every answer is a multiple of a step already; for counts the step is 1."""
         units = [self.units(place) for place in linear.places]
         parts = [weight * self.units(place) for place, weight in linear.weights]
         return all(units) and all(not each % step for each in (linear.constant, *parts))
@@ -176,10 +176,10 @@ class ExpressionReader:
 
 @dataclass
 class SelectList:
-    """What a statement selects.
+    """The items of a SELECT.
 
     Attributes:
-        aggregates: what is measured.
+        aggregates: the measured aggregates.
         items: for each selected column, its numbers, or -1 for the first group, -2 for the second.
         columns: the name, the numbers and a note of each column with numbers.
     """
@@ -189,7 +189,7 @@ class SelectList:
     columns: list[tuple[str, AnswerExpression, str]]
 
     def add(self, aggregate: Aggregate, *, repeats: bool) -> Linear:
-        """Return an aggregate; one that is selected already has its place, unless it repeats."""
+        """Add an aggregate and return it; an equal aggregate is reused, unless ``repeats`` is set."""
         if repeats or aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
             return aggregate_at(len(self.aggregates) - 1)
@@ -197,25 +197,25 @@ class SelectList:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the columns are the aggregates as they are written, in their order."""
+        """True if the columns are the plain aggregates in their order."""
         places = [None if note else _bare(expression) for _, expression, note in self.columns]
         return places == list(range(len(self.aggregates)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the aggregates: those of their columns, if they have one."""
+        """The names of the aggregates: the names of their columns, if they have any."""
         names = {_bare(expression): name for name, expression, _ in reversed(self.columns)}
         return tuple(names.get(place, str(aggregate)) for place, aggregate in enumerate(self.aggregates))
 
     def use_means(self, domain: Domain, needed: AbstractSet[int]) -> dict[int, str]:
-        """Measure a mean instead of a sum and a count of which only the ratio is used.
+        """Measure a mean instead of a sum and a count if only their ratio is used.
 
         Args:
-            domain: of the rows.
-            needed: places of aggregates that clauses after GROUP BY name.
+            domain: the domain of the rows.
+            needed: indices of aggregates that clauses after GROUP BY name.
 
         Returns:
-            A note for each place of such a mean.
+            A note for each index of such a mean.
         """
         expressions = [item for item in self.items if not isinstance(item, int)]
         pairs = {
@@ -231,7 +231,7 @@ class SelectList:
             total, count = self.aggregates[above], self.aggregates[below]
             mean = Average(total.of) if isinstance(total, Total) else total
             if {above, below} <= others and mean not in self.aggregates:
-                continue  # both are measured anyway
+                continue  # sum and count are measured anyway
             means[above, below] = self.add(mean, repeats=False)
             notes[self.aggregates.index(mean)] = f"{total} / {count} is measured as {mean}, which has a smaller error"
         if not means:
@@ -258,7 +258,7 @@ def _bare(expression: AnswerExpression) -> int | None:
 
 
 def _with_means(means: Mapping[tuple[int, int], Linear], expression: AnswerExpression) -> AnswerExpression:
-    """Return an expression, or the mean that it is."""
+    """Return an expression, or the mean that replaces it."""
     parts = ratio_parts(expression)
     return expression if parts is None or parts[:2] not in means else scaled(means[parts[:2]], parts[2])
 
@@ -268,7 +268,7 @@ def _moved(places: Mapping[int, int], expression: AnswerExpression) -> AnswerExp
 
 
 def ratio_parts(expression: AnswerExpression) -> tuple[int, int, Fraction] | None:
-    """Return the places of dividend and divisor of a weighted ratio of two aggregates, and its weight."""
+    """Return the indices of dividend and divisor of a weighted ratio of two aggregates, and its weight."""
     match expression:
         case AnswerFunction(
             function, (Linear(constant=a, weights=[(above, one)]), Linear(constant=b, weights=[(below, two)]))
@@ -285,12 +285,12 @@ def is_aggregate(node: Any) -> bool:  # noqa: ANN401
 
 
 def is_computed(node: Any) -> bool:  # noqa: ANN401
-    """Return whether a node computes something from aggregates inside."""
+    """Return whether a node computes a value from aggregates inside."""
     return not is_aggregate(node) and any(is_aggregate(each) for each in node.walk())
 
 
 def form_of(node: Any) -> AggregateForm | None:  # noqa: ANN401
-    """Return the aggregate of a number that a function of SQL is; None if it is no such function."""
+    """Return the form of the aggregate for a function of SQL; None if it is no such function."""
     from sqlglot import exp
 
     if not isinstance(node, exp.Func):

@@ -92,9 +92,9 @@ def read_select(text: str, select: Any, domain: Domain, *, written: Any, lower: 
     Args:
         text: the statement, for the places of refusals.
         select: the statement in attributes of the view, without HAVING, ORDER BY and LIMIT.
-        domain: of the view.
-        written: the statement as it was parsed.
-        lower: returns a node of ``written`` in attributes of the view.
+        domain: the domain of the view.
+        written: the parsed statement, unchanged.
+        lower: translates a node of ``written`` to attributes of the view.
 
     Raises:
         QueryError: anything outside the subset.
@@ -103,15 +103,15 @@ def read_select(text: str, select: Any, domain: Domain, *, written: Any, lower: 
 
 
 def group_keys(text: str, select: Any, has: Callable[[Any], bool]) -> list[Any]:  # noqa: ANN401
-    """Return the keys of GROUP BY, with what is selected instead of its place or its name.
+    """Return the keys of GROUP BY; numbers and names given by AS are replaced by the selected expression.
 
     Args:
         text: the statement.
-        select: as it was parsed.
-        has: returns whether a column names an attribute, which goes before a name given by AS.
+        select: the parsed statement.
+        has: returns whether a column names an attribute, which takes precedence over a name given by AS.
 
     Raises:
-        QueryError: GROUP BY has no plain list of keys, or a place holds none.
+        QueryError: GROUP BY has no plain list of keys, or a number refers to no column.
     """
     from sqlglot import exp
 
@@ -145,7 +145,7 @@ class _SelectReader:
     lower: Callable[[Any], Any]
 
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
-        """Return the query that a SELECT asks.
+        """Return the query of a SELECT.
 
         Raises:
             QueryError: anything outside the subset.
@@ -177,7 +177,7 @@ class _SelectReader:
             raise refuse(self.text, select, str(error)) from None
 
     def _refuse_distinct(self, by: tuple[str, ...], selected: SelectList) -> None:
-        """Refuse a SELECT DISTINCT whose rows may be equal, so that it would drop some."""
+        """Refuse a SELECT DISTINCT that would drop equal rows."""
         distinct = self.written.args.get("distinct")
         if distinct is None:
             return
@@ -187,7 +187,7 @@ class _SelectReader:
             raise refuse(self.text, self.written, f"DISTINCT would drop answers that are equal by chance; {named}")
 
     def _ordering(self, select: Any, by: tuple[str, ...], selected: SelectList) -> Ordering:  # noqa: ANN401
-        """Read HAVING, ORDER BY, LIMIT, and the names that AS gives to groups."""
+        """Read HAVING, ORDER BY and LIMIT, and the names that AS gives to groups."""
         called, aggregates, items = list(by), selected.aggregates, tuple(selected.items)
         for item, place in zip(select.expressions, items, strict=False):
             if isinstance(place, int) and item.alias:
@@ -234,7 +234,7 @@ class _SelectReader:
         return names
 
     def _columns(self, columns: Sequence[Any], by: tuple[str, ...]) -> SelectList:
-        """Return what is selected.  An aggregate that an expression repeats is measured once."""
+        """Return the selected columns.  An aggregate that an expression repeats is measured once."""
         repeats = not any(is_computed(column.unalias()) for column in columns)
         selected = SelectList([], [], [])
         for column in columns:
@@ -281,7 +281,7 @@ class _SelectReader:
         return f"for HAVING or ORDER BY {names} took a part of the loss, as if it were selected" if more else ""
 
     def _ordering_aggregates(self) -> Iterator[Aggregate]:
-        """Yield the aggregates that HAVING and ORDER BY name, other than in what is selected."""
+        """Yield the aggregates of HAVING and ORDER BY, except inside selected expressions."""
         items = [item.unalias() for item in self.written.expressions]
         waiting = [clause for name in ("having", "order") if (clause := self.written.args.get(name)) is not None]
         while waiting:
@@ -289,11 +289,11 @@ class _SelectReader:
             if not is_aggregate(node):
                 waiting += [part for part in node.iter_expressions() if part not in items]
                 continue
-            with suppress(QueryError):  # refused where the clause is read
+            with suppress(QueryError):  # the reader of the clause raises the error
                 yield self._aggregate(self.lower(node))
 
     def _leaf(self, selected: SelectList, node: Any) -> AnswerExpression | None:  # noqa: ANN401
-        """Return the aggregate that a node is; None if it computes, or is a number."""
+        """Return the aggregate of a node; None for a computation or a number."""
         from sqlglot import exp
 
         if is_computed(node) or isinstance(node, exp.Literal | exp.Neg | exp.Paren):
@@ -372,7 +372,7 @@ class _SelectReader:
                     return Distinct()
                 return self._distinct_values(column)
             case exp.Column() as column if unit is not None and name_of(column, [unit]) == unit not in self.domain:
-                return Count()  # rows without an id of the unit are in no answer
+                return Count()  # rows without a unit id are never counted
             case exp.Column():
                 return Count(self._attribute(node.this))
             case _:
@@ -397,7 +397,7 @@ class _SelectReader:
         return aggregate
 
     def _of_number(self, node: Any, form: AggregateForm, given: Sequence[Any], *, complete: bool) -> Aggregate:  # noqa: ANN401
-        """Build an aggregate of a numeric attribute, which is given first; its parameters follow."""
+        """Build an aggregate of a numeric attribute from its arguments: the attribute, then the parameters."""
         if len(given) != 1 + len(form.parameters) or not complete:
             takes = " and ".join(["one attribute", *(f"a {name}" for name in form.parameters)])
             raise refuse(self.text, node, f"{form.function} takes {takes} and nothing else")
@@ -414,6 +414,6 @@ class _SelectReader:
 
 
 def _functions() -> str:
-    """Return what to ask instead of an unknown function."""
+    """Return a suggestion to use instead of an unknown function."""
     *others, last = dict.fromkeys(each.function for each in FORMS)
     return f"the aggregates are {', '.join(others)} and {last} of an attribute"

@@ -1,4 +1,4 @@
-"""Conditions as text: comparisons of attributes with literals, how they are joined, and where a refusal points."""
+"""Conditions as text: comparisons of attributes with literals, their combinations, and the places of refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _QUOTED = re.compile(
 )
 _TOP = re.compile(r"(\bSELECT\s+(?:DISTINCT\s+)?)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
-_WORDS_TRIED = 3  # before a place that cannot be read, in quotes
+_WORDS_TRIED = 3  # words before an unreadable place, tried in quotes
 _DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
 MIRRORED = {
     Comparison.LESS: Comparison.GREATER,
@@ -48,7 +48,7 @@ MIRRORED = {
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Line and column of a statement, both from 1."""
+    """The line and column of a statement, both from 1."""
 
     line: int
     column: int
@@ -58,18 +58,18 @@ class Place:
 
 
 def refuse(text: str, node: Any, reason: str, *statements: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
-    """Return the error to raise about a node of the parsed statement, with statements to ask instead."""
+    """Return the error to raise about a node of the parsed statement, with alternative statements."""
     place = place_of(text, node)
     return QueryError(f"{place}: {reason}{instead(statements)}", culprit=place, statements=statements)
 
 
 def instead(statements: Sequence[str]) -> str:
-    """Return the end of a refusal, which shows statements to ask instead."""
+    """Return the end of a refusal, which shows alternative statements."""
     return f"; ask {'; or ask '.join(statements)}" if statements else ""
 
 
 def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN401
-    """Return the error to raise about a clause, by the parser's name of it: it points at the clause's keyword."""
+    """Return the error to raise about a clause, by the parser's name for it; it points at the clause's keyword."""
     from sqlglot import tokenize
 
     keyword = _KEYWORDS.get(clause, clause.rstrip("_").upper())
@@ -81,7 +81,7 @@ def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN
 
 
 def written_arguments(text: str, node: Any) -> int:  # noqa: ANN401
-    """Count the arguments that a call writes, from its first column on: the parser drops some of them."""
+    """Count the written arguments of a call, from its first column on: the parser drops some of them."""
     from sqlglot import TokenType, tokenize
 
     start, depth, arguments = _start(node), 0, 1
@@ -93,7 +93,7 @@ def written_arguments(text: str, node: Any) -> int:  # noqa: ANN401
 
 
 def _word_to_quote(text: str, place: Place) -> str | None:
-    """Return the word of SQL at or before a place that makes the text readable once it is quoted; None if none does."""
+    """Return the SQL keyword at or before a place that makes the text readable if quoted; None if there is none."""
     import sqlglot
 
     tokens = [token for token in sqlglot.tokenize(text, read="duckdb") if place_at(text, token.start) <= place]
@@ -106,24 +106,24 @@ def _word_to_quote(text: str, place: Place) -> str | None:
 
 
 def unclosed(text: str) -> Place:
-    """Return where the first quote or comment opens that is not closed; the start, where all are."""
+    """Return the place of the first unclosed quote or comment; the start if all are closed."""
     opened = (match.start() for match in _QUOTED.finditer(text) if match["open"])
     return place_at(text, next(opened, 0))
 
 
 def unreadable(error: Any) -> Place:  # noqa: ANN401
-    """Return the first character of the word that the parser stumbled over; it remembers the last."""
+    """Return the place of the first character of the word where the parser failed; its error has the last character."""
     first = error.errors[0] if error.errors else {}
     return Place(first.get("line") or 1, max((first.get("col") or 1) - len(first.get("highlight") or " ") + 1, 1))
 
 
 def place_of(text: str, node: Any) -> Place:  # noqa: ANN401
-    """Return where a node of a parsed statement begins."""
+    """Return the place where a node of a parsed statement begins."""
     return place_at(text, _start(node))
 
 
 def _start(node: Any) -> int:  # noqa: ANN401
-    """Return the first character that the parser remembers of the node or of anything in it, else of what holds it."""
+    """Return the first known character of a node, of anything in it, or of its parent."""
     while isinstance(node, list):
         node = node[0] if node else None
     while node is not None and not isinstance(node, bool | str):
@@ -141,10 +141,10 @@ def place_at(text: str, start: int) -> Place:
 
 
 def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """Return the name that a plain column stands for; None if it is an expression, or names its table.
+    """Return the name of a plain column; None if it is an expression, or names its table.
 
-    Unquoted names are those of SQL, in upper or lower case: one that is not ``known`` as it is written stands for
-    the known name that differs from it in case only, if there is one such name.  A quoted name is taken as written.
+    Unquoted names ignore case, as in SQL.  A written name that is not in ``known`` matches the one known name that
+    differs from it in case only, if there is exactly one.  A quoted name is taken literally.
     """
     from sqlglot import exp
 
@@ -159,13 +159,15 @@ def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (
 
 
 def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """Return the level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None if it is no
-    function of such an attribute.
+    """Return the level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date.
 
-    Functions that SQL knows are read so as well: nothing is ever computed.
+    Functions that SQL knows are read in the same way, because nothing is ever computed.
+
+    Returns:
+        None if the node is no function of such an attribute.
 
     Raises:
-        QueryError: the attribute has no level of that name, and SQL no such function or the attribute a hierarchy.
+        QueryError: the attribute has a hierarchy without such a level, or no hierarchy, and SQL has no such function.
     """
     from sqlglot import exp
 
@@ -190,10 +192,10 @@ def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN40
 
 
 def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlglot's own)
-    """Return the calendar map that ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)`` is.
+    """Return the calendar map for ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)``.
 
     Raises:
-        QueryError: it is none.
+        QueryError: there is no such map.
     """
     from sqlglot import exp
 
@@ -217,7 +219,7 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
 
 
 def read_condition(text: str, domain: Domain) -> Predicate:
-    """Return where the condition of a WHERE clause is true.
+    """Return the predicate for the rows that meet the condition of a WHERE clause.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
@@ -237,10 +239,10 @@ def read_condition(text: str, domain: Domain) -> Predicate:
 
 
 def selected_at(text: str, select: Any, place: Any) -> Any:  # noqa: ANN401
-    """Return what a statement selects at a place, such as that of GROUP BY 1.
+    """Return the selected expression that a number refers to, such as in GROUP BY 1.
 
     Raises:
-        QueryError: the number is no place.
+        QueryError: the number refers to no column.
     """
     items, ordinal = select.expressions, number(text, place)
     if ordinal not in range(1, len(items) + 1):
@@ -251,10 +253,10 @@ def selected_at(text: str, select: Any, place: Any) -> Any:  # noqa: ANN401
 
 
 def parsed(text: str, kind: str = "SELECT statement") -> Any:  # noqa: ANN401  (sqlglot's own)
-    """Return the one tree of a statement or condition.
+    """Return the only syntax tree of a statement or condition.
 
     Raises:
-        QueryError: it is too long, cannot be read, or is not one.
+        QueryError: the text is too long, cannot be parsed, or is not a single tree.
     """
     import sqlglot
 
@@ -290,13 +292,13 @@ def parsed(text: str, kind: str = "SELECT statement") -> Any:  # noqa: ANN401  (
 
 
 def _is_outside(before: str) -> bool:
-    """Return whether a place of a statement is in no parentheses and in no text, by what stands before it."""
+    """Return whether a position is outside parentheses and texts, given the statement before it."""
     rest = _QUOTED.sub(" ", before)
     return rest.count("(") == rest.count(")") and not re.search(r"['\"]", rest)
 
 
 def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401, C901 - one case a kind
-    """Return where a parsed condition is true and where it is false.
+    """Return a parsed condition as predicates for the rows that make it true and the rows that make it false.
 
     Raises:
         QueryError: anything outside the subset, with its place.
@@ -339,7 +341,7 @@ def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
     """Return a numeric literal, exactly.
 
     Raises:
-        QueryError: it is something else.
+        QueryError: the node is something else.
     """
     value = literal(text, node)
     if isinstance(value, bool) or not isinstance(value, Fraction):
@@ -351,7 +353,7 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
     """Return a number, text or truth value.
 
     Raises:
-        QueryError: NULL, with which nothing compares, or an expression.
+        QueryError: NULL, which no comparison accepts, or an expression.
     """
     from sqlglot import exp
 
@@ -380,7 +382,7 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
 
 
 def chain(node: Any) -> list[Any]:  # noqa: ANN401
-    """Return the parts that one operator joins, from left to right: the parser nests each within the next."""
+    """Return the parts that one operator joins, from left to right; the parser nests them."""
     parts, waiting = [], [node]
     while waiting:
         part = waiting.pop()
@@ -422,7 +424,7 @@ def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Con
     name, values = _column(text, column, domain), [literal(text, item) for item in listed]
     try:
         return among(domain, name, values)
-    except SfumatoError:  # one of them cannot be compared with: say which
+    except SfumatoError:  # name the value that cannot be compared
         known = name in domain or level_of(text, column, domain) is not None
         for item, value in zip(listed, values, strict=True):
             _checked(text, item if known else column, partial(compare, domain, name, Comparison.EQUAL, value))
@@ -430,7 +432,7 @@ def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Con
 
 
 def _alike(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
-    """Return where a text matches a pattern, which the declared values decide."""
+    """Return the condition that a text matches a pattern, decided by the declared values."""
     column, pattern = node.this, node.expression
     name, written = _column(text, column, domain), literal(text, pattern)
     attribute = next((each for each in domain if each.name == name), None)
@@ -447,14 +449,14 @@ def _alike(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
     if met:
         return among(domain, name, met)
     present = compare(domain, name, Comparison.EQUAL, texts[0])
-    return present & ~present  # false, and unknown where the text is missing
+    return present & ~present  # false, or unknown if the text is missing
 
 
 def texts_alike(node: Any, pattern: str, texts: Sequence[str]) -> list[str]:  # noqa: ANN401
     """Return the texts that match the pattern of LIKE, ILIKE, SIMILAR TO or REGEXP_MATCHES.
 
     Raises:
-        QueryError: the pattern is no regular expression that can be read.
+        QueryError: the pattern is no valid regular expression.
     """
     from sqlglot import exp
 

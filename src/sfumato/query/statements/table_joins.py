@@ -1,8 +1,8 @@
 """Joins of FROM, on declared keys or by the unit.
 
-ON, USING and WHERE say the same of an inner join, so their equalities are read together.  The tables are then joined
-from the first private one on, each as soon as an equality ties it to those before it.  A LEFT JOIN stands where it is
-written and takes its own ON alone.
+ON, USING and WHERE are equivalent for an inner join, so their equalities are read together.  The first private table
+comes first.  Each other table follows as soon as an equality ties it to the joined tables.  A LEFT JOIN keeps its
+written place and uses its own ON alone.
 """
 
 # ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
@@ -31,9 +31,9 @@ class JoinCondition:
 
     Attributes:
         node: the condition; the name of the column for USING.
-        of: the part that is joined by it; None for WHERE.
-        named: whether it is a name of USING or of NATURAL JOIN, which both sides have.
-        parts: the parts of FROM, of which one may have a column that is named without its table.
+        of: the part whose join has the condition; None for WHERE.
+        named: true for a name of USING or of NATURAL JOIN, which both sides have.
+        parts: the parts of FROM that may contain a column written without its table.
         outer: the rows outside a SELECT after EXISTS or IN.
     """
 
@@ -44,7 +44,7 @@ class JoinCondition:
     outer: UnitRows | None = None
 
     def ends(self, rows: UnitRows, part: Part) -> list[tuple[Any, Any]]:
-        """Return the pairs of columns, of the rows and of a part, that the condition may find equal."""
+        """Return the pairs of columns, of the rows and of a part, that the condition may compare."""
         from sqlglot import exp
 
         if not self.named:
@@ -68,7 +68,7 @@ class JoinCondition:
         return [(exp.column(self.node, table=self.of.alias), exp.Column(this=self.node))]
 
     def _qualified(self, column: Any, rows: UnitRows) -> Any:  # noqa: ANN401
-        """Return a column with the name of the only part that has it: others may find their unit under its name."""
+        """Return a column with the name of the only part that has it; other parts may use its name for their unit."""
         from sqlglot import exp
 
         owners = [part for part in self.parts if column.name.casefold() in part.columns(rows.schema)]
@@ -82,9 +82,9 @@ class Tie:
     """The equalities that tie a part to rows.
 
     Attributes:
-        pairs: places of keys of the rows and of the part that are equal.
-        by_unit: whether the units are said to be equal.
-        used: the conditions that say so.
+        pairs: indices of equal keys of the rows and of the part.
+        by_unit: true if the units are equal.
+        used: the conditions with these equalities.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -93,7 +93,7 @@ class Tie:
 
     @staticmethod
     def between(rows: UnitRows, part: Part, conditions: Sequence[JoinCondition]) -> Tie:
-        """Return what conditions say of equal keys, and of the unit."""
+        """Return the equalities of keys, and of the unit, in conditions."""
         alone = UnitRows(rows.text, rows.schema, [part], part.view, {})
         pairs, by_unit, used = [], False, []
         for each in conditions:
@@ -135,7 +135,7 @@ def equality(schema: Schema, one: Part, other: Part) -> str | None:
 
 
 def conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401  (sqlglot's own)
-    """Yield the conditions that AND joins; equal columns that all sides of an OR ask for are one of them."""
+    """Yield the conditions joined by AND; an equality that all sides of an OR share is one of them."""
     from sqlglot import exp
 
     waiting = [] if node is None else [node]
@@ -153,7 +153,7 @@ def conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401  (sqlglot's own)
 
 
 def _without_common(node: Any, either: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the equal columns that all sides of an OR ask for, and the rest of it."""
+    """Yield the equalities that all sides of an OR share, and the rest of the OR."""
     from sqlglot import exp
 
     sides = [list(conjuncts(each)) for each in chain(either)]
@@ -177,16 +177,16 @@ def _without_common(node: Any, either: Any) -> Iterator[Any]:  # noqa: ANN401
 def join_parts(
     rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any], outer: UnitRows | None = None
 ) -> list[Any]:
-    """Join the parts of FROM to rows that have none yet.
+    """Join the parts of FROM to rows that have no parts yet.
 
     Args:
-        rows: without parts.
+        rows: the rows, without parts.
         links: the node after FROM, then the joins, with their parts.
         where: the conditions of WHERE.
-        outer: the rows outside, which conditions may compare with.
+        outer: the rows outside, which conditions may refer to.
 
     Returns:
-        The conditions that still hold of each row.
+        The conditions that remain to be checked for each row.
 
     Raises:
         QueryError: rows of two units could meet, or an outer join keeps public rows.
@@ -210,7 +210,7 @@ def join_parts(
 
 
 def swap_right_join(source: Any, joins: Sequence[Any], drafts: list[Part]) -> list[Part]:  # noqa: ANN401
-    """Write ``a RIGHT JOIN b``, where FROM begins, as ``b LEFT JOIN a``, and return the parts in the new order."""
+    """Replace ``a RIGHT JOIN b`` at the start of FROM by ``b LEFT JOIN a``; return the parts in the new order."""
     if not joins or (joins[0].args.get("side") or "").upper() != "RIGHT" or not drafts[1].view.private:
         return drafts
     first, second = source.this, joins[0].this
@@ -221,7 +221,7 @@ def swap_right_join(source: Any, joins: Sequence[Any], drafts: list[Part]) -> li
 
 
 def _own_conditions(rows: UnitRows, join: Any, part: Part, before: Sequence[Part]) -> list[JoinCondition]:  # noqa: ANN401
-    """Return what a join says in ON, by USING or as NATURAL JOIN; refuse joins of other kinds."""
+    """Return the conditions of a join's ON, USING or NATURAL JOIN; refuse joins of other kinds."""
     method, side = (join.args.get("method") or "").upper(), (join.args.get("side") or "").upper()
     kinds = ("INNER", "OUTER", "CROSS")
     if side:
@@ -255,7 +255,7 @@ def _inner(
     links: Sequence[FromPart],
     conditions: Sequence[JoinCondition],
 ) -> None:
-    """Join parts whose order says nothing, as soon as a condition ties them to the rows."""
+    """Join parts in any order, as soon as a condition ties them to the rows."""
     remaining = list(waiting)
     if not rows.parts:
         rows.begin_with(_taken_first(rows, remaining, links))
@@ -270,7 +270,7 @@ def _inner(
 
 
 def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[FromPart]) -> Part:
-    """Take the first private part out of those that remain; a public part if there is no other in FROM."""
+    """Take the first private part out of the remaining parts; a public part if FROM has no private one."""
     private = (link for link in remaining if link[1].view.private)
     first = next(private, links[0] if len(links) == 1 else None)
     if first is None:
@@ -283,7 +283,7 @@ def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[From
 
 
 def _outer(rows: UnitRows, join: Any, part: Part, own: Sequence[JoinCondition]) -> None:  # noqa: ANN401
-    """Add a LEFT JOIN, whose further conditions hold of the rows of the joined part alone."""
+    """Add a LEFT JOIN, whose further conditions apply to the rows of the joined part alone."""
     from sqlglot import exp
 
     tie = Tie.between(rows, part, own)
@@ -302,7 +302,7 @@ def _outer(rows: UnitRows, join: Any, part: Part, own: Sequence[JoinCondition]) 
 
 
 def _with_presence(rows: UnitRows, alone: UnitRows, join: Any, part: Part) -> Part:  # noqa: ANN401
-    """Return a part with a column that is missing in rows without a match, if a statement asks for that by a key."""
+    """Return a part with a column that is missing in rows without a match, if a statement tests a key for that."""
     from sqlglot import exp
 
     select = join.parent
@@ -327,13 +327,13 @@ def _add(rows: UnitRows, join: Any, part: Part, tie: Tie, *, outer: bool) -> Non
     if own_met_once:
         return
     if part.view.private and met_once:
-        rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
+        rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, like visits JOIN patients
     else:
         rows.repeated = True
 
 
 def _not_joined(rows: UnitRows, link: FromPart, conditions: Sequence[JoinCondition]) -> Exception:
-    """Return the refusal of a part that nothing ties to the rows."""
+    """Return the refusal of a part without a tie to the rows."""
     from sqlglot import exp
 
     join, part = link
@@ -377,7 +377,7 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # n
 
 
 def is_outside(column: Any, parts: Sequence[Part], rows: UnitRows) -> bool:  # noqa: ANN401
-    """Return whether a column in a SELECT of some parts is one of the rows outside."""
+    """Return whether a column in a SELECT of some parts belongs to the rows outside."""
     name = column.name.casefold()
     if column.table:
         return column.table.casefold() not in {part.alias.casefold() for part in parts}
@@ -387,14 +387,14 @@ def is_outside(column: Any, parts: Sequence[Part], rows: UnitRows) -> bool:  # n
 
 
 def correlation(rows: UnitRows, within: UnitRows, node: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
-    """Return the column outside and the one inside that a condition compares; None for other conditions."""
+    """Return the outer and the inner column that a condition compares; None for other conditions."""
     from sqlglot import exp
 
     ends = (node.this, node.expression) if isinstance(node, exp.EQ | exp.NEQ) else ()
     if not ends or not all(isinstance(each, exp.Column) for each in ends):
         return None
     outside = [is_outside(each, within.parts, rows) for each in ends]
-    if all(outside):  # rows that find their unit through another table have it under its name
+    if all(outside):  # the unit from another table has that table's name for it
         outside = [bool(each.table) or not within.is_unit(each) for each in ends]
     if outside.count(True) != 1:
         return None
@@ -405,7 +405,7 @@ def correlation(rows: UnitRows, within: UnitRows, node: Any) -> tuple[Any, Any] 
 def correlated_tie(
     rows: UnitRows, within: UnitRows, equal: Sequence[JoinCondition], pair: tuple[Any, Any] | None
 ) -> Tie:
-    """Return the keys that a correlated SELECT finds equal to those outside."""
+    """Return the keys that a correlated SELECT equates with outer keys."""
     from sqlglot import exp
 
     ends = [(each, *(correlation(rows, within, each.node) or ())) for each in equal]
@@ -441,7 +441,7 @@ def is_never_missing(rows: UnitRows, within: UnitRows, pair: tuple[int, int]) ->
 
 
 def keys_apart(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Return the places of two keys that a correlated SELECT finds unequal."""
+    """Return the indices of two keys that a correlated SELECT requires to differ."""
     outside, inside = correlation(rows, within, node) or (node, node)
     one, other = rows.key(outside), within.key(inside)
     if one is None or other is None:
@@ -450,7 +450,7 @@ def keys_apart(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]: 
 
 
 def untied(rows: UnitRows, within: UnitRows, node: Any) -> str:  # noqa: ANN401
-    """Say how a SELECT after EXISTS or IN is tied to the rows outside."""
+    """Return a description of the missing tie between a SELECT after EXISTS or IN and the rows outside."""
     inner, unit = within.parts[0], rows.schema.id
     if not within.view.private:
         return f"rows of {inner.alias} are matched by a declared key of it"

@@ -1,11 +1,10 @@
-"""Statements over several tables: SQL becomes a view, whose rows each belong to one unit, and a question about it.
+"""Statements over several tables: SQL becomes a view, whose rows each belong to one unit, and a query about it.
 
     SELECT region, DATE_TRUNC('month', admitted), COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY ...
 
-The grammar is closed, like that of :mod:`sfumato.query.statements.select_statement`.  What is not listed is refused
-with its place, and nothing of a statement reaches an engine.  FROM takes tables of the schema, one-row-a-unit
-statements in parentheses or under WITH, and joins on declared keys or the unit.  HAVING, ORDER BY and LIMIT are about
-noisy answers.
+The grammar is closed, like that of :mod:`sfumato.query.statements.select_statement`.  Anything else is refused with its
+place, and an engine never receives a statement.  FROM takes tables of the schema, statements of one row per unit in
+parentheses or under WITH, and joins on declared keys or the unit.  HAVING, ORDER BY and LIMIT are about noisy answers.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, instead, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
 
-_FEW_GROUPS = 20  # that a refusal suggests to make of a number
-_LONGEST_REFUSED = 10_000  # characters of a refused statement for which a nearer one is looked for
+_FEW_GROUPS = 20  # groups that a refusal suggests for a number
+_LONGEST_REFUSED = 10_000  # a longer refused statement gets no suggestion (characters)
 _CLAUSES = {
     "expressions",
     "from_",
@@ -75,7 +74,7 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
+        bounds: on the rows per unit in the view; None: the bounds of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
@@ -88,13 +87,13 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
 def parse_with_view(
     text: str, domain: Domain, refused: QueryError, *, groupable_undeclared: Sequence[str] = ()
 ) -> tuple[Query, BoundedView | None]:
-    """Read a SELECT statement over a single table, as over a schema that has this table alone.
+    """Read a SELECT statement over a single table like a statement over a schema with this table alone.
 
     Args:
         text: the statement.  The names of the table and of its schema are free.
         domain: the public description of the table.
         refused: the error of :func:`sfumato.query.statements.select_statement.parse`, which reads most statements.
-        groupable_undeclared: columns outside the domain by whose values analysts may group, if no view is needed.
+        groupable_undeclared: columns outside the domain that analysts may group by, if no view is needed.
 
     Returns:
         The query, and the view of the table whose rows it counts; None if these are the rows of the table.
@@ -110,7 +109,7 @@ def parse_with_view(
     return statement.query, None if isinstance(statement.view.view, Scan) else statement.view
 
 
-@cached()  # a statement is usually previewed and then asked
+@cached()  # a statement is usually previewed and then run
 def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     from sqlglot import exp
 
@@ -165,7 +164,7 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
     query = read_select(text, lowered, domain, written=select, lower=rows.lowered)
-    if not (isinstance(schema, OneTableSchema) and isinstance(rows.view, Scan)):  # else it asks the table itself
+    if not (isinstance(schema, OneTableSchema) and isinstance(rows.view, Scan)):  # else it is about the table
         view, query = _of_people(rows, view, query) or (view, query)
     try:
         query.possible_groups(view.domain, view)
@@ -187,7 +186,7 @@ def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
 
 
 def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
-    """Return a refusal with the nearest statements that are read, unless it names some already."""
+    """Return a refusal with the nearest accepted statements, unless it names some already."""
     from sfumato.query.statements.nearest_statement import (
         at_edges,
         compared_otherwise,
@@ -195,7 +194,7 @@ def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
         disjoint_sides,
         nearest,
         respelled,
-    )  # most statements are read
+    )  # most statements are accepted
 
     if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
@@ -235,12 +234,12 @@ def _refusal(text: str, schema: Schema) -> SfumatoError | None:
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
-    """Return a count of distinct units as a count of rows, where a unit has one row for each of its cells.
+    """Return a count of distinct units as a count of rows: a unit has one row for each of its cells.
 
-    The bound keeps as many of these rows as a unit can have cells, so that rows of one cell leave out no other cell.
+    The bound keeps as many of these rows as a unit can have cells, so that rows of one cell displace no other cell.
 
     Returns:
-        None if something else is asked as well, or the bounds cut nothing.
+        None if the query has other aggregates as well, or the bounds drop nothing.
     """
     if any(each != Distinct() for each in query.aggregates) or not may_cut(view):
         return None
@@ -262,7 +261,7 @@ def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[Bounded
 
 
 def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
-    """Return what a SELECT in FROM renames a key to."""
+    """Return the new name of a key in a SELECT of FROM."""
     from sqlglot import exp
 
     if not isinstance(key, exp.Column) or not rows.has(key):
@@ -274,14 +273,14 @@ def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
 
 
 def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-    """Return what is selected and by what it is grouped, in attributes of the view alone.
+    """Return the selected columns and the groups, in attributes of the view alone.
 
     Keys that are not selected come last, under the names that a SELECT in FROM gives them.
     """
     keys = group_keys(rows.text, select, rows.has)
     for node in (*keys, *(item.unalias() for item in select.expressions)):
         if rows.is_unit(node):
-            rows.attribute(node)  # refuses
+            rows.attribute(node)  # raises an error for an unknown name
     items = [_item(rows, item.unalias(), item.alias) for item in select.expressions]
     by = []
     for key in keys:
@@ -294,15 +293,15 @@ def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa:
         if not is_constant(key):
             _refuse_one_cell(rows, select, key, item.unalias())
     constants = [new.unalias() for item, new in zip(select.expressions, items, strict=False) if is_constant(item)]
-    return items, [*by, *dict.fromkeys(each for each in constants if each not in by)]  # each is one group of all rows
+    return items, [*by, *dict.fromkeys(each for each in constants if each not in by)]  # a constant is one group
 
 
 def _refuse_one_cell(rows: UnitRows, select: Any, key: Any, column: Any) -> None:  # noqa: ANN401
-    """Refuse a key of GROUP BY that is computed and has one cell for all of its numbers.
+    """Refuse a computed key of GROUP BY that has one cell for all of its numbers.
 
     Args:
-        rows: of the statement.
-        select: as it was parsed.
+        rows: the rows of the statement.
+        select: the parsed statement.
         key: the key.
         column: the key in attributes of the view.
     """
@@ -335,7 +334,7 @@ def _refuse_one_cell(rows: UnitRows, select: Any, key: Any, column: Any) -> None
 
 
 def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
-    """Return what is selected, in attributes of the view, under the name that AS or a SELECT in FROM gives it."""
+    """Return a selected item in attributes of the view, under its name by AS or by a SELECT in FROM."""
     from sqlglot import exp
 
     if node.is_star:
@@ -349,12 +348,12 @@ def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
 
 
 def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> BoundedView:
-    """Read a view: ``SELECT *`` FROM tables and joins with a condition, or a statement of one row a unit.
+    """Read a view: ``SELECT *`` FROM tables and joins with a condition, or a statement of one row per unit.
 
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
+        bounds: on the rows per unit in the view; None: the bounds of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
@@ -379,7 +378,7 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
 
 
 def _without_outer_select(select: Any) -> Any:  # noqa: ANN401
-    """Return the statement inside FROM if the outer one only chooses, computes and orders its answers.
+    """Return the statement inside FROM if the outer one only selects, computes and orders its answers.
 
     WHERE outside is HAVING inside: both are about noisy answers.
     """

@@ -1,10 +1,10 @@
 """Conditions in the three-valued logic of SQL: for each row true, false, or unknown because a value is missing.
 
-A condition is a pair of predicates: for the rows where it is true, and for those where it is false.  NOT swaps them.
-AND is true if both parts are and false if either is, and OR is its dual.  WHERE keeps the rows for which the condition
-is true, so that rows with a missing value meet neither ``x = 1`` nor ``NOT x = 1``.
+A condition is a pair of predicates: one for the rows with result true, and one for the rows with result false.  NOT
+swaps them.  AND is true if both parts are and false if either is, and OR is its dual.  WHERE keeps the rows with result
+true, so that rows with a missing value meet neither ``x = 1`` nor ``NOT x = 1``.
 
-Predicates have a normal form, so that conditions of equal meaning and similar shape are one question.  Negations become
+Predicates have a normal form, so that conditions of equal meaning and similar shape are one query.  Negations become
 ranges of cells, nested conjunctions and disjunctions are flattened, ranges of one attribute are merged, and parts occur
 once and in a fixed order.  The form is not minimal: two predicates with one meaning may still differ.  They are then
 charged twice, never confused.
@@ -59,7 +59,10 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition as two predicates: where it is true and where it is false; elsewhere it is unknown."""
+    """A condition as two predicates: for the rows with result true, and with result false.
+
+    For all other rows it is unknown.
+    """
 
     true: Predicate
     false: Predicate
@@ -80,12 +83,12 @@ class Condition:
 
 
 def every(conditions: Sequence[Condition]) -> Condition:
-    """Return their conjunction: however many there are, it nests no deeper than they do."""
+    """Return the conjunction of conditions; its nesting depth does not grow with their number."""
     return Condition(_met(All, [each.true for each in conditions]), _met(Any, [each.false for each in conditions]))
 
 
 def either(conditions: Sequence[Condition]) -> Condition:
-    """Return their disjunction: however many there are, it nests no deeper than they do."""
+    """Return the disjunction of conditions; its nesting depth does not grow with their number."""
     return ~every([~each for each in conditions])
 
 
@@ -111,9 +114,9 @@ def _merged(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[dict[str
 
 
 def missing(domain: Domain, name: str) -> Condition:
-    """``name IS NULL``: never unknown.  Where the attribute is not nullable it is false for every row.
+    """Return ``name IS NULL``, which is never unknown; it is false for every row if the attribute is not nullable.
 
-    A level of a hierarchy is missing where its attribute is, unless it has a cell for missing values.
+    A level of a hierarchy is missing if its attribute is, unless the level has a cell for missing values.
     """
     attribute, level = _attribute(domain, name)
     if level is not None:
@@ -129,15 +132,15 @@ def _every_code(attribute: Attribute) -> CodeRanges:
 
 
 def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Condition:
-    """``name how literal``.
+    """Return ``name how literal``.
 
-    The cell of other values of a categorical attribute differs from every declared value; whether one of a
-    numeric attribute lies below or above is not known, so every comparison with it is unknown.
+    The cell of undeclared values of a categorical attribute differs from every declared value.  For a numeric
+    attribute, every comparison with an undeclared value is unknown, because its order is unknown.
 
     Raises:
         DomainError: there is no such attribute.
-        QueryError: the literal is not of the attribute's kind, is not a declared value, or cuts a cell in two,
-            so that the table cannot say how many rows of the cell meet the condition.
+        QueryError: the literal does not have the attribute's kind, is not a declared value, or cuts a cell in two, so
+            that the table does not determine how many rows of the cell meet the condition.
     """
     attribute, level = _attribute(domain, name)
     negated = how in _NEGATED
@@ -147,10 +150,10 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
 
 
 def among(domain: Domain, name: str, literals: Sequence[Literal]) -> Condition:
-    """``name IN (literals)``, of which there is one at least.
+    """Return ``name IN (literals)``, with at least one literal.
 
     Raises:
-        DomainError, QueryError: as of a comparison with one of them.
+        DomainError, QueryError: as for a comparison with one of the literals.
     """
     attribute, level = _attribute(domain, name)
     cells = [_cells(attribute, level, Comparison.EQUAL, literal) for literal in literals]
@@ -158,7 +161,7 @@ def among(domain: Domain, name: str, literals: Sequence[Literal]) -> Condition:
 
 
 def _condition(attribute: Attribute, level: Grouping | None, cells: CodeRanges) -> Condition:
-    """Return where a value lies in some cells: of the attribute, or of a level of its hierarchy or of the calendar."""
+    """Return the condition that a value lies in some cells of its attribute, hierarchy level or calendar map."""
     true = cells if level is None else _codes_in(level, cells)
     return Condition(Among(attribute.name, true), Among(attribute.name, _known(attribute, level) - true))
 
@@ -169,10 +172,10 @@ def _codes_in(level: Grouping, cells: CodeRanges) -> CodeRanges:
 
 
 def _known(attribute: Attribute, level: Grouping | None) -> CodeRanges:
-    """Return the codes of which every comparison is true or false.
+    """Return the codes for which every comparison is true or false.
 
-    A missing value is unknown.  Another value that the domain does not declare differs from all declared values and
-    cells of categories, but nobody knows on which side of a number it lies.
+    Comparisons with a missing value are unknown.  An undeclared value differs from all declared values and cells of
+    categories, but it has no known order among numbers.
     """
     if not isinstance(attribute, Categorical) and (level is None or level.calendar is not None):
         return CodeRanges.between(0, attribute.declared - 1)
@@ -187,7 +190,7 @@ def _cells(attribute: Attribute, level: Grouping | None, how: Comparison, litera
     """Return the cells, of the attribute or of the level, that are equal to a literal, less than it, or at most it.
 
     Raises:
-        QueryError: as :func:`compare` says.
+        QueryError: see :func:`compare`.
     """
     if level is not None:
         return (
@@ -227,15 +230,15 @@ def _cells_of_comparison(attribute: Numeric | Dated, how: Comparison, literal: F
 
 
 def _start(attribute: Numeric | Dated, code: int) -> Anything:  # noqa: ANN401  (int or float: both compare exactly)
-    """Return the least value of a cell, as it is declared."""
+    """Return the smallest value of a cell in its declared form."""
     return attribute.span(code)[0] if isinstance(attribute, Date | Timestamp) else attribute.bounds(code)[0]
 
 
 def _moment(attribute: Dated, literal: Literal) -> Fraction:
-    """Return a date as Python counts days, or a time stamp as seconds: what the cells of the attribute are of.
+    """Return a date as Python counts days, or a time stamp as seconds, to match the attribute's cells.
 
     Raises:
-        QueryError: the literal is none, or is finer than the attribute.
+        QueryError: the literal is no date, or is finer than the attribute.
     """
     moment = _clock(literal)
     if moment is None:
@@ -259,9 +262,9 @@ def _double(literal: Fraction) -> Fraction:
 
 
 def _in_map(level: Grouping, calendar_map: CalendarMap, how: Comparison, literal: Literal) -> CodeRanges:
-    """Return the cells of a calendar map that are so, by their labels or numbers.
+    """Return the cells of a calendar map that meet a comparison, by their labels or numbers.
 
-    Longer periods are compared by their first moment, as ``DATE_TRUNC`` makes them, years by their number too.
+    Longer periods are compared by their first moment, like results of ``DATE_TRUNC``; years also by their number.
     """
     if isinstance(literal, str) and literal in calendar_map.labels:
         cell_number = Fraction(calendar_map.numbers[calendar_map.labels.index(literal)])
@@ -275,7 +278,7 @@ def _in_map(level: Grouping, calendar_map: CalendarMap, how: Comparison, literal
 
 
 def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: Literal) -> Fraction:
-    """Return the number of the part that a literal names; an end, such as 24 of hours, may lie one beyond them.
+    """Return the number of the calendar part in a literal; an end, such as 24 for hours, may lie one beyond the parts.
 
     Raises:
         QueryError: the calendar has no such part.
@@ -296,7 +299,7 @@ def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal)
     """Return the beginning of the period that a literal names, in seconds.
 
     Raises:
-        QueryError: it names none.
+        QueryError: the literal names no period.
     """
     if grain is Grain.YEAR and isinstance(literal, Fraction):
         if literal.denominator == 1 and 1 <= literal <= MAXYEAR:
@@ -331,7 +334,7 @@ def _seconds(moment: datetime) -> Fraction:
 
 
 def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
-    """Return the attribute that a name is for, and the level of its hierarchy if the name has one."""
+    """Return the attribute of a name, and the level of its hierarchy if the name has one."""
     if name in domain:
         return domain[name], None
     grouping = domain.grouping(name)
@@ -339,13 +342,13 @@ def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
 
 
 def _cells_of(level: Grouping, label: str) -> CodeRanges:
-    """Return codes of the attribute in the cell of a level that is called so; none if no cell is."""
+    """Return codes of the attribute in a level's cell with this label; none if there is no such cell."""
     cells = [cell for cell, each in enumerate(level.labels) if each == label]
     return _codes_in(level, CodeRanges.of(cells)) if cells else CodeRanges()
 
 
 def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
-    """Return the cells of a level of a hierarchy that are called so."""
+    """Return the cells of a hierarchy's level with this label."""
     if how is not Comparison.EQUAL:
         raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
     cells = [cell for cell, label in enumerate(level.labels) if label == literal]
@@ -390,13 +393,13 @@ _NEGATED = {
 def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fraction) -> bool | None:
     """Return whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
     low, high = _ends(attribute, code)
-    closed = not isinstance(attribute, Timestamp)  # else the next cell begins at its end
+    closed = not isinstance(attribute, Timestamp)  # otherwise its end is the start of the next cell
     if how is Comparison.EQUAL:
         if literal < low or literal > high or (literal == high and not closed):
             return False
         return True if low == high else None
     first = _COMPARISONS[how](low, literal)
-    # the right end of an open cell is not in it, so it is enough that all values below it pass
+    # an open cell excludes its right end, so it is enough that all values below it pass
     end = _COMPARISONS[how](high, literal) if closed else high <= literal
     if first and end:
         return True
@@ -404,15 +407,16 @@ def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fr
 
 
 def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
-    """Return the least and the greatest value of a cell, or where the next one begins; dates as :func:`_moment` has
-    them.
+    """Return the smallest and the largest value of a cell, or the start of the next cell.
+
+    Dates have the form of :func:`_moment`.
     """
     if isinstance(attribute, Date):
         first, after = attribute.span(code)
         return Fraction(first), Fraction(after - 1)
     low, high = attribute.span(code) if isinstance(attribute, Timestamp) else attribute.bounds(code)
     if isinstance(attribute, Real) and not attribute.is_closed(code):
-        high = math.nextafter(high, -math.inf)  # a cell may hold one double alone
+        high = math.nextafter(high, -math.inf)  # a cell may hold a single double
     return Fraction(low), Fraction(high)
 
 

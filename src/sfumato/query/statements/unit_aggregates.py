@@ -1,4 +1,4 @@
-"""Aggregates of the rows of one unit, and the keys by which a statement of one row per unit groups them."""
+"""Aggregates of the rows of one unit, and the grouping keys of a statement of one row per unit."""
 
 # ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
 
@@ -19,7 +19,7 @@ from sfumato.query.statements.unit_rows import UnitRows, built
 
 
 def unit_key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: ANN401
-    """Return the attribute that a key is, computed where it is a period, a level or an expression."""
+    """Return the attribute of a key, computed if the key is a period, a level or an expression."""
     from sqlglot import exp
 
     name = node.name if isinstance(node, exp.Column) else node.sql(dialect="duckdb")
@@ -55,7 +55,7 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
     """Return an aggregate of the rows of one unit.
 
     Raises:
-        QueryError: it is none, or reads rows of other units.
+        QueryError: the node is none, or reads rows of other units.
     """
     from sqlglot import exp
 
@@ -104,10 +104,10 @@ def _tightest(clamps: Sequence[Mapping[str, Fraction]]) -> dict[str, Fraction]:
 
 
 def public_aggregate(rows: UnitRows, select: Any) -> tuple[PublicAggregate, str]:  # noqa: ANN401
-    """Return the one aggregate that a SELECT of a public table asks, and the attribute of it.
+    """Return the only aggregate in a SELECT of a public table, and its attribute.
 
     Raises:
-        QueryError: it asks something else.
+        QueryError: the SELECT contains something else.
     """
     from sqlglot import exp
 
@@ -119,7 +119,7 @@ def public_aggregate(rows: UnitRows, select: Any) -> tuple[PublicAggregate, str]
 
 
 def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
-    """Return the attribute that is aggregated, computed where it is an expression."""
+    """Return the aggregated attribute, computed if it is an expression."""
     from sqlglot import exp
 
     if isinstance(node, exp.Distinct):
@@ -138,7 +138,7 @@ def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:
         if of is None and rows.is_unit(node.this):
             raise refuse(rows.text, node, "count a key or an attribute of the joined table")
         if of is None:
-            rows.attribute(node.this)  # refuses
+            rows.attribute(node.this)  # raises an error for an unknown name
     elif not isinstance(node.this, exp.Star | exp.Literal):  # COUNT(1) counts rows, as COUNT(*) does
         of = _attribute(rows, node.this)
     most = int(ends["high"]) if "high" in ends else most_rows(rows, node.this)
@@ -146,7 +146,7 @@ def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:
 
 
 def most_rows(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
-    """Return the bound on rows that the counted table declares, or the largest of all of them."""
+    """Return the declared bound on rows of the counted table, or the largest bound of all tables."""
     from sqlglot import exp
 
     named = node.table.casefold() if isinstance(node, exp.Column) else ""
@@ -155,13 +155,13 @@ def most_rows(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
 
 
 def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], clamps: Sequence[Mapping[str, Fraction]]) -> UnitSum:  # noqa: ANN401
-    """Return a sum within the bounds of LEAST and GREATEST, else within those of all rows of a unit.
+    """Return a sum within the bounds of LEAST and GREATEST, or within the bounds for all rows of a unit.
 
     Args:
-        rows: of the unit.
-        node: SUM.
-        ends: the bounds.
-        clamps: the bounds one by one, the innermost first: it replaces the sum of nothing.
+        rows: the rows of the unit.
+        node: the SUM.
+        ends: the combined bounds.
+        clamps: the single bounds, the innermost first: it replaces an empty sum.
     """
     name = _attribute(rows, node.this)
     attribute = rows.view.domain[name]
@@ -175,13 +175,13 @@ def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], clamps: Sequen
     for move in clamps if lacking else ():
         (end,) = move.values()
         empty = end if empty is None else max(empty, end) if "low" in move else min(empty, end)
-    plain = empty == min(max(Fraction(0), low), high)  # what a sum without a value is anyway
+    plain = empty == min(max(Fraction(0), low), high)  # the default of an empty sum
     missing = lacking and empty is None
     return built(rows.text, node, lambda: UnitSum(name, low, high, missing, None if plain else empty))
 
 
 def unit_group_keys(text: str, select: Any) -> list[Any]:  # noqa: ANN401
-    """Return the keys of GROUP BY, with what is selected instead of its place."""
+    """Return the keys of GROUP BY, with numbers replaced by the selected expressions."""
     from sqlglot import exp
 
     group = select.args.get("group")
@@ -193,7 +193,7 @@ def unit_group_keys(text: str, select: Any) -> list[Any]:  # noqa: ANN401
 
 
 def having_of_unit(rows: UnitRows, condition: Any, values: list[tuple[str, Any]], nodes: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return a condition on the values of a unit, in which a column stands for each aggregate; add those it lacks."""
+    """Return a condition on the values of a unit, with each aggregate replaced by a column; add missing columns."""
     from sqlglot import exp
 
     def lowered(node: Any) -> Any:  # noqa: ANN401

@@ -57,13 +57,13 @@ class Part:
         alias: its name.
         view: its rows.
         names: its attributes' names in it, and in the view.
-        keys: its columns of keys, by place.
+        keys: its columns of keys, by index.
         unit: its column of the unit.
         table: the table of the schema; None for a statement.
-        bounds: the bounds on the rows of one unit in a view that lists its rows; None if it is public.
-        own: its key that all of its rows have, and that differs in them unless they are repeated; None if it has none.
-        single: whether it has at most one row of each unit, unless they are repeated.
-        repeated: whether a join inside may have repeated its rows.
+        bounds: the bounds on the rows per unit in a view that lists its rows; None if it is public.
+        own: its primary key, present in all rows and unique unless rows are repeated; None if it has none.
+        single: true if it has at most one row per unit, unless rows are repeated.
+        repeated: true if a join inside may have repeated its rows.
     """
 
     alias: str
@@ -91,7 +91,7 @@ class Part:
         return {*self.names, *self.column_keys(schema)}
 
     def renamed(self, taken: AbstractSet[str]) -> Part:
-        """Return the part with its name before each attribute whose name is taken."""
+        """Return the part with its name as a prefix of each attribute whose name is taken."""
         new = {name: f"{self.alias}.{name}" if name.casefold() in taken else name for name in self.view.names}
         view = Renamed(self.view, tuple(new.values()))
         names = {called: new[name] for called, name in self.names.items()}
@@ -100,7 +100,7 @@ class Part:
 
 @dataclass
 class UnitRows:
-    """The rows of a statement, as they are put together."""
+    """The rows of a statement, built step by step."""
 
     text: str
     schema: Schema
@@ -108,14 +108,14 @@ class UnitRows:
     view: View
     known: Mapping[str, Part]
     merged: set[str] = field(default_factory=set)
-    listed: int = 0  # the place of the part whose rows these are, each once unless they are repeated
-    repeated: bool = False  # whether a join may have repeated a row of that part
-    joined_by: list[Any] = field(default_factory=list)  # the conditions that the joins meet
-    where: Any = None  # what else holds of each row
-    presence: dict[str, str] = field(default_factory=dict)  # what is missing without a match, by a part's name
+    listed: int = 0  # the index of the part whose rows are listed, each once unless repeated
+    repeated: bool = False  # true if a join may have repeated a row of that part
+    joined_by: list[Any] = field(default_factory=list)  # the conditions of the joins
+    where: Any = None  # further conditions on each row
+    presence: dict[str, str] = field(default_factory=dict)  # the column missing without a match, by part
 
     def begin_with(self, part: Part) -> None:
-        """Take a part whose rows the others are joined to."""
+        """Take the part to which the others are joined."""
         self.parts, self.view, self.repeated = [part], part.view, part.repeated
 
     @property
@@ -126,7 +126,7 @@ class UnitRows:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def is_unit(self, node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
-        """Return whether a node is the id of the unit, by whatever table it is named."""
+        """Return whether a node is the id of the unit, named by any of its tables."""
         from sqlglot import exp
 
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
@@ -141,7 +141,7 @@ class UnitRows:
         """Return the attribute of the view that a column names.
 
         Raises:
-            QueryError: none, or several.
+            QueryError: the column names no attribute, or several.
         """
         if self.is_unit(node):
             reason = f"{node.name} identifies a unit, so it is private: an answer by it would be about one unit"
@@ -150,7 +150,7 @@ class UnitRows:
         if not names and not node.table:
             own = {name for part in self.parts for name in part.view.names}
             alike = [name for name in self.view.names if name.casefold() == node.name.casefold() and name not in own]
-            names = alike[:1]  # what was computed before
+            names = alike[:1]  # the first one has the computed value
         if not names:
             if self.key(node) is not None:
                 reason = f"{node.name} is a key: it joins rows, and an answer by it would be about rows of one unit"
@@ -165,7 +165,7 @@ class UnitRows:
         return names[0]
 
     def key(self, node: Any) -> int | None:  # noqa: ANN401
-        """Return the place of a key among those of the view; None if it names none."""
+        """Return the index of a key among the keys of the view; None if the node names none."""
         for part in self._named(node):
             place = _look_up(part.keys, node)
             if place is not None:
@@ -173,7 +173,7 @@ class UnitRows:
         return None
 
     def place(self, part: Part, place: int) -> int:
-        """Return the place among all keys of a key of one part."""
+        """Return the index among all keys of a key of one part."""
         before = takewhile(lambda each: each is not part, self.parts)
         return sum(len(each.view.keys) for each in before) + place
 
@@ -187,16 +187,16 @@ class UnitRows:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def filter(self, where: Any) -> None:  # noqa: ANN401
-        """Keep the rows that meet a condition, before any is left out by a bound."""
+        """Keep the rows that meet a condition, before a bound drops any."""
         met = self.condition(where)
         self.view = built(self.text, where, lambda: Filter(self.view, met))
 
     def condition(self, node: Any) -> Predicate:  # noqa: ANN401
-        """Return where a condition is true, in attributes of the view."""
+        """Return the predicate for the rows that make a condition true, in attributes of the view."""
         return self._condition(node).true
 
     def truth(self, node: Any) -> tuple[Predicate, Predicate | None]:  # noqa: ANN401
-        """Return where a condition is true and where it is false; None for the latter if it is never unknown."""
+        """Return predicates for true and for false rows of a condition; None for false if it is never unknown."""
         condition, domain = self._condition(node), self.view.domain
         names = named(condition.true) | named(condition.false)
         known = not any(may_lack_value(domain[name]) for name in names)
@@ -211,11 +211,11 @@ class UnitRows:
     # --- what is computed of a row ------------------------------------------------------------------------------------
 
     def lowered(self, node: Any) -> Any:  # noqa: ANN401, C901 - one case a kind
-        """Return a node in which columns are attributes of the view, and expressions columns that are computed."""
+        """Return a node over attributes of the view; expressions become computed columns."""
         from sqlglot import exp
 
         match node:
-            case _ if is_computed(node):  # of answers: the aggregates inside are about rows
+            case _ if is_computed(node):  # computed from answers: the aggregates inside are about rows
                 return self._with_lowered_parts(node)
             case exp.Column() if isinstance(node.this, exp.Identifier):
                 return _column(self.attribute(node), node)
@@ -247,7 +247,7 @@ class UnitRows:
         return self._with_lowered_parts(node) if cut is None else cut
 
     def _present(self, column: Any) -> str | None:  # noqa: ANN401
-        """Return the attribute that is missing where a LEFT JOIN finds no row, for a key or the unit of that row."""
+        """Return the attribute that is missing if a LEFT JOIN finds no row, for a key or the unit of that row."""
         for part in self._named(column) if self.presence and not self.has(column) else ():
             alone = UnitRows(self.text, self.schema, [part], part.view, {})
             if part.alias.casefold() in self.presence and alone.knows(column):
@@ -266,7 +266,7 @@ class UnitRows:
         return fresh
 
     def computed(self, node: Any, name: str | None) -> Any:  # noqa: ANN401
-        """Return a column of the view that an expression becomes."""
+        """Return the column of the view for an expression."""
         value = self.expression(node)
         if isinstance(value, Field):  # a function that changes nothing
             return _column(value.name, node)
@@ -281,11 +281,11 @@ class UnitRows:
         return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
-        """Return one more attribute, or the one that is computed so already."""
+        """Add an attribute and return its name; reuse an attribute with an equal computation."""
         if any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
             return name
         fresh, place = name, 2
-        while fresh in self.view.names:  # an inner SELECT may compute something else of this name
+        while fresh in self.view.names:  # an inner SELECT may use this name for something else
             fresh, place = f"{name} ({place})", place + 1
         self.view = built(self.text, node, lambda: Computed(self.view, fresh, value))
         return fresh
@@ -298,7 +298,7 @@ class UnitRows:
             at = at.source
 
     def expression(self, node: Any) -> Expression:  # noqa: ANN401 - one case a kind
-        """Return what is computed of each row.
+        """Return the computation of a value for each row.
 
         Raises:
             QueryError: no expression that is known never to fail.
@@ -327,7 +327,7 @@ class UnitRows:
         return built(self.text, node, lambda: self._numbers.expression(node)) if texts is None else texts
 
     def _level_labels(self, node: Any) -> Labels | None:  # noqa: ANN401
-        """Return the labels of a level of a hierarchy that is called like a function of texts."""
+        """Return the labels of a hierarchy's level that shares its name with a function of texts."""
         if not is_text_function(node):
             return None
         try:
@@ -341,7 +341,7 @@ class UnitRows:
         return RowNumbers(self.text, self.view.domain, self.expression)
 
     def labels(self, node: Any) -> Labels | None:  # noqa: ANN401
-        """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if a node is neither."""
+        """Return the cells of a hierarchy's level, or of a calendar map, as labels; None if a node is neither."""
         level = level_of(self.text, self.lowered(node), self.view.domain)
         if level is None:
             return None
@@ -353,10 +353,10 @@ class UnitRows:
     # --- conditions on numbers without declared cells -----------------------------------------------------------------
 
     def _cut(self, node: Any) -> Any:  # noqa: ANN401
-        """Return a comparison of a computed number, which has one cell, in cells that begin where it is cut; None of
+        """Return a comparison of a computed number that has one cell, with cells that begin at the cut; None for
         others.
 
-        Where a statement cuts is public, so it may cut anywhere.  Cells that a schema declares stay as they are.
+        The cuts of a statement are public, so any cut is possible.  Cells that a schema declares stay unchanged.
         """
         from sqlglot import exp
 
@@ -387,7 +387,7 @@ class UnitRows:
         return kind(this=_column(declared.name, left), expression=exp.Literal.number(literal))
 
     def _uncut(self, node: Any) -> tuple[str, Expression, Integer | Real] | None:  # noqa: ANN401
-        """Return a computed number that has one cell: what it is called, how it is computed; None of anything else."""
+        """Return the name, computation and attribute of a computed number with one cell; None for anything else."""
         from sqlglot import exp
 
         while isinstance(node, exp.Paren):
@@ -407,7 +407,7 @@ class UnitRows:
         return (name, value, attribute) if attribute.minimum < attribute.maximum else None
 
     def _with_differences(self, node: Any) -> Any:  # noqa: ANN401
-        """Return a comparison of two numbers, or days, of a row as one of their difference with 0."""
+        """Return a comparison of two numbers, or days, of a row as a comparison of their difference with 0."""
         from sqlglot import exp
 
         if isinstance(node, exp.Between) and any(map(self._is_measured, (node.args["low"], node.args["high"]))):
@@ -450,7 +450,7 @@ class UnitRows:
 
 
 def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
-    """Build something from a node; a refusal names the place of the node."""
+    """Build something from a node; an error gets the place of the node."""
     try:
         return build()
     except SfumatoError as error:
@@ -460,11 +460,11 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
 
 
 def named_bounds(bounds: Unit | None, names: Mapping[str, str]) -> Unit | None:
-    """Return bounds in which attributes, and those of which they name a level, have other names.
+    """Return bounds with renamed attributes, also in groupings by levels.
 
     Args:
         bounds: None if there are none.
-        names: the new name of each attribute, by the old one or the old one in lower case.
+        names: the new name of each attribute, by its old name or its old name in lower case.
     """
     if bounds is None:
         return None
@@ -473,7 +473,7 @@ def named_bounds(bounds: Unit | None, names: Mapping[str, str]) -> Unit | None:
         by = []
         for name in bound.by:
             level, _, of = name.rstrip(")").partition("(")
-            named = names.get(name, names.get(name.casefold()))  # an attribute may be called anything
+            named = names.get(name, names.get(name.casefold()))  # an attribute may have any name
             of = of.strip()
             by.append(named or f"{level}({names.get(of) or names[of.casefold()]})")
         per.append(GroupBound(tuple(by), rows=bound.rows, groups=bound.groups))
@@ -489,7 +489,7 @@ def _look_up(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401
 
 
 def _column(name: str, at: Any) -> Any:  # noqa: ANN401
-    """Return a quoted column that stands where ``at`` stood."""
+    """Return a quoted column at the place of ``at``."""
     from sqlglot import exp
 
     identifier = exp.to_identifier(name, quoted=True)
