@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import sys
+from contextlib import closing
 from functools import cache
+from pathlib import Path
 
 import pytest
 from scripts import reference_pages
+from tests import test_docs
 from typer.testing import CliRunner
 
+from sfumato import errors
 from sfumato.app.cli.main import COMMANDS, app
+from sfumato.errors import SfumatoError
 
+ROOT = test_docs.ROOT
+workspace = test_docs.workspace  # a fixture
 OPTION = re.compile(r"^\s+(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILINE)
 FORBIDDEN = ("Built-in", "Represent a PEP")  # docstrings of Python's own classes
 
@@ -42,3 +51,47 @@ def test_every_public_name_has_a_summary_and_one_documented_place() -> None:
             assert not summary.startswith(FORBIDDEN), path
             assert f"| [`{name}`][{path}] | " in page
             assert (f"::: {path}\n" in page) == (homes[path] == package)
+
+
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
+EXAMPLE = re.compile(r"^\| `(\w+Error)` \|(?: (\d) \|)? [^|]+ \| `([^|]+)` \|", re.MULTILINE)
+
+
+def test_the_errors_page_lists_every_public_error() -> None:
+    listed = {name for name, _, _ in EXAMPLE.findall(ERRORS.read_text(encoding="utf-8"))}
+    public = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+    assert public - listed == {"SfumatoError", "RetryKeyError"}  # the root, and one that is raised over HTTP alone
+
+
+def test_each_example_of_the_errors_page_raises_its_error(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workspace)
+    text = ERRORS.read_text(encoding="utf-8")
+    namespace: dict[str, object] = {}
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1], namespace)  # noqa: S102
+    (workspace / "changed.csv").write_text((workspace / "people.csv").read_text() + "30,100.0,none\n")
+    edit(workspace / "people.ledger", workspace / "edited.ledger")
+    for name, code, example in EXAMPLE.findall(text):
+        raised = raised_by(example, namespace, without="polars" if name == "MissingExtraError" else "")
+        assert type(raised).__name__ == name, f"{example} raises {raised!r}"
+        section = text[: text.index(f"| `{name}` |")].rpartition("\n## ")[2]
+        assert raised.exit_code == int(code or re.findall(r"Exit code (\d)", section)[0]), name
+
+
+def raised_by(example: str, namespace: dict[str, object], without: str) -> SfumatoError:
+    with pytest.MonkeyPatch.context() as patched:
+        if without:
+            patched.setitem(sys.modules, without, None)
+        try:
+            eval(example, namespace)  # noqa: S307
+        except SfumatoError as error:
+            return error
+    raise AssertionError(f"{example} raises nothing")
+
+
+def edit(ledger: Path, copy: Path) -> None:
+    """Copy a ledger, and change an entry of the copy by other means."""
+    with closing(sqlite3.connect(ledger)) as original, closing(sqlite3.connect(copy)) as database:
+        original.backup(database)
+        database.execute("DROP TRIGGER ledger_entry_no_update")
+        database.execute("UPDATE ledger_entry SET statement = 'nothing'")
+        database.commit()
