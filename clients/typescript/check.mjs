@@ -45,14 +45,15 @@ const finished = async (by, job) => {
 };
 const drafted = await owner.draft({ source: hospital });
 drafted.domain.tables.icd.public = true;
-Object.assign(drafted.domain.tables.visits, { rows: 3 });
+const cost = { type: "integer", minimum: 0, maximum: 1000, unknown: "clamp" }; // a draft leaves out a column of unique values
+Object.assign(drafted.domain.tables.visits, { rows: 3, attributes: { cost } });
 Object.assign(drafted.domain.tables.diagnoses, { rows: 6 });
-const accepted = await owner.accept({ domain: drafted.domain, source: hospital });
+const accepted = await owner.accept({ domain: drafted.domain, source: hospital, confirm: ["identifiers"] });
 await owner.register({ name: "hospital_ts", source: hospital, domain: accepted.domain, limit: "1e6", second_budget: true });
 const tables = await client.tables(
   await finished(client, await client.release("hospital_ts", { method: "related", children: [{ table: "visits" }], loss: { epsilon: "1" } })),
 );
-const single = await owner.accept({ domain: (await owner.draft({ source: people })).domain });
+const single = await owner.accept({ domain: (await owner.draft({ source: people })).domain, confirm: ["bounds", "bins"] });
 await owner.register({ name: "months_ts", source: people, domain: single.domain, limit: "0.5 a month for 4 months", second_budget: true });
 await owner.setTerms("months_ts", { approval_above: "0.1" });
 await owner.cap("months_ts", "ana", { epsilon: "1" });

@@ -84,7 +84,11 @@ export class ServerError extends Error {
 
 export type Terms = LossFields & Pick<AskRequest, "confidence" | "whole" | "truncation">;
 export type CostTerms = LossFields & Pick<CostRequest, "confidence" | "rows" | "truncation">;
-export type Options = { timeout?: number; fetch?: typeof fetch };
+/**
+ * `ca` is a file with the certificates of the only authorities to trust, in PEM, and `proxy` is `http://HOST:PORT`.  By
+ * default `SSL_CERT_FILE`, `NODE_EXTRA_CA_CERTS`, `HTTPS_PROXY` and `NO_PROXY` decide in Node, and the browser decides itself.
+ */
+export type Options = { timeout?: number; ca?: string; proxy?: string; fetch?: typeof fetch };
 
 export class SfumatoClient {
   constructor(address: string, key: string, options?: Options);

@@ -6,6 +6,15 @@ const AGAIN = new Set([429, 502, 503, 504]);
 const LONGEST_WAIT = 10; // seconds
 const LOSS = ["epsilon", "delta", "rho"];
 
+const UNTRUSTED = /^(CERT_|DEPTH_ZERO_SELF|ERR_TLS_CERT|SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY))/;
+const UNKNOWN_AUTHORITY =
+  'If your organization signs its own certificates, pass the file of its authority, such as { ca: "authority.pem" }, ' +
+  "or name the file in SSL_CERT_FILE.";
+const REMEDIES = {
+  CERT_HAS_EXPIRED: "Ask who runs the server to renew its certificate, and check the clock of this machine.",
+  ERR_TLS_CERT_ALTNAME_INVALID: "Use the address that the certificate names, or ask who runs the server.",
+};
+
 export class ServerError extends Error {
   constructor(problem) {
     const listed = (problem.errors ?? []).map((each) => `${each.place}: ${each.reason}`).join("; ");
@@ -34,6 +43,26 @@ const problem = async (reply) => {
   return new ServerError({ title: "no problem document", detail: `status ${reply.status}`, status: reply.status });
 };
 
+// A document for a request that nobody answered, and for a server whose certificate was rejected.
+const unanswered = (origin, error) => {
+  const code = error.cause?.code ?? error.name;
+  if (UNTRUSTED.test(code)) {
+    const detail = `${code}. ${REMEDIES[code] ?? UNKNOWN_AUTHORITY}`;
+    return new ServerError({ title: `the certificate of ${origin} is not trusted`, detail, status: 0 });
+  }
+  const detail = `${code}; check the address, and that the server runs`;
+  return new ServerError({ title: `no reply from ${origin}`, detail, status: 0 });
+};
+
+// Send by the fetch of the caller, of Node with certificates and a proxy, or of the browser.
+const sender = async (address, { fetch: send, ca, proxy }) => {
+  if (send !== undefined) return send;
+  const node = globalThis.process?.versions?.node !== undefined;
+  if (!node && (ca ?? proxy) !== undefined) throw new TypeError("a browser decides on certificates and proxies by itself");
+  const connector = node ? (await import("./node.js")).connector(address, { ca, proxy }) : undefined;
+  return connector ?? globalThis.fetch;
+};
+
 // The terms, with what they say of the loss in a field of its own.
 const withLoss = (terms) => {
   const named = (yes) => Object.entries(terms).filter(([name]) => LOSS.includes(name) === yes);
@@ -44,15 +73,16 @@ export class SfumatoClient {
   #address;
   #key;
   #timeout;
+  #options;
   #fetch;
 
-  constructor(address, key, { timeout = 60, fetch: send = globalThis.fetch } = {}) {
+  constructor(address, key, { timeout = 60, ...options } = {}) {
     if (!/^https?:\/\//.test(address)) throw new TypeError("an address of a server begins with http:// or https://");
     if (!/^[\x21-\x7e]+$/.test(key)) throw new TypeError("a key is one word of printable ASCII; copy it again");
     this.#address = address.replace(/\/+$/, "");
     this.#key = key;
     this.#timeout = timeout;
-    this.#fetch = send;
+    this.#options = options;
   }
 
   async datasets() {
@@ -186,6 +216,7 @@ export class SfumatoClient {
     const headers = { Authorization: `Bearer ${this.#key}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (retryKey !== undefined) headers["Idempotency-Key"] = retryKey;
+    this.#fetch ??= await sender(this.#address, this.#options);
     const safe = retryKey !== undefined || method === "GET" || place.endsWith("/cost");
     for (let attempt = 0; ; attempt += 1) {
       const last = !safe || attempt === ATTEMPTS - 1;
@@ -199,10 +230,7 @@ export class SfumatoClient {
         wait = Math.max(wait, Math.min(Number(reply.headers.get("retry-after")) || 0, LONGEST_WAIT));
       } catch (error) {
         if (error instanceof ServerError) throw error;
-        if (last) {
-          const detail = `${error.cause?.code ?? error.name}; check the address, and that the server runs`;
-          throw new ServerError({ title: `no reply from ${new URL(this.#address).origin}`, detail, status: 0 });
-        }
+        if (last || UNTRUSTED.test(error.cause?.code)) throw unanswered(new URL(this.#address).origin, error);
       }
       await pause(wait);
     }

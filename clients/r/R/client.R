@@ -5,18 +5,27 @@ ATTEMPTS <- 4
 AGAIN <- c(429, 502, 503, 504)
 LONGEST_WAIT <- 10 # seconds
 
-#' A server at an address, asked with a key that a steward issued.  ca_file has certificates in PEM of the only
-#' authorities that are trusted; proxy is http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT.  Without them, curl decides
-#' by its own certificates and by the environment, such as HTTPS_PROXY
-sfumato_client <- function(address, key, timeout = 60, ca_file = NULL, proxy = NULL) {
+#' Return a client of the server at an address, for the key that a steward issued.  ca is a file with the certificates of
+#' the only authorities to trust, in PEM; the default is the file that SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE
+#' names, else the certificates of the system.  proxy is http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT; by default
+#' HTTPS_PROXY and NO_PROXY decide, unless the server is on this machine
+sfumato_client <- function(address, key, timeout = 60, ca = NULL, proxy = NULL) {
   if (!grepl("^https?://", address)) stop("an address of a server begins with http:// or https://")
   if (!grepl("^[\x21-\x7e]+$", key)) stop("a key is one word of printable ASCII; copy it again")
-  if (!is.null(ca_file) && !file.exists(ca_file)) stop("there is no file of certificates ", ca_file)
-  options <- c(list(), if (!is.null(ca_file)) list(cainfo = path.expand(ca_file)), if (!is.null(proxy)) list(proxy = proxy))
+  if (is.null(ca)) ca <- bundle_of_environment()
+  if (!is.null(ca) && !file.exists(ca)) stop("there is no file of certificates ", ca)
+  if (is.null(proxy) && grepl("^https?://(localhost|127[.][0-9.]+|\\[::1\\])(:|/|$)", address)) proxy <- "" # none
+  options <- c(list(), if (!is.null(ca)) list(cainfo = path.expand(ca)), if (!is.null(proxy)) list(proxy = proxy))
   structure(
     list(address = sub("/+$", "", address), key = key, timeout = timeout, options = options),
     class = "sfumato_client"
   )
+}
+
+# The first file of certificates that the environment names; NULL for none.
+bundle_of_environment <- function() {
+  named <- Filter(nzchar, Sys.getenv(c("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")))
+  if (length(named)) named[[1]] else NULL
 }
 
 #' All datasets, with what is public about them
@@ -240,8 +249,9 @@ sent <- function(client, method, path, body = NULL, retry_key = NULL) {
     wait <- 0.1 * 2^(attempt - 1)
     reply <- tryCatch(httr2::req_perform(request), error = identity)
     if (inherits(reply, "error")) {
+      reason <- conditionMessage(if (is.null(reply$parent)) reply else reply$parent)
+      if (grepl("certificate|CAfile", reason)) stop(untrusted(client$address, reason))
       if (last) {
-        reason <- conditionMessage(if (is.null(reply$parent)) reply else reply$parent)
         detail <- paste0(reason, "; check the address, and that the server runs and can be reached from here")
         stop(refusal(list(title = paste("no reply from", client$address), detail = detail, status = 0)))
       }
@@ -254,6 +264,17 @@ sent <- function(client, method, path, body = NULL, retry_key = NULL) {
     }
     Sys.sleep(wait)
   }
+}
+
+untrusted <- function(address, reason) {
+  remedy <- paste0(
+    "If your organization signs its own certificates, pass the file of its authority, such as ca = \"authority.pem\", ",
+    "or name the file in SSL_CERT_FILE."
+  )
+  if (grepl("expired", reason)) remedy <- "Ask who runs the server to renew its certificate, and check the clock of this machine."
+  if (grepl("subject name", reason)) remedy <- "Use the address that the certificate names, or ask who runs the server."
+  title <- paste("the certificate of", address, "is not trusted")
+  refusal(list(title = title, detail = paste0(sub("[.]$", "", reason), ". ", remedy), status = 0))
 }
 
 # The media type of a reply; empty where it names none.

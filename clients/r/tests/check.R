@@ -46,12 +46,14 @@ finished <- function(by, job) {
 drafted <- sfumato_draft(owner, hospital)$domain
 drafted$tables$icd$public <- TRUE
 drafted$tables$visits$rows <- 3
+cost <- list(type = "integer", minimum = 0, maximum = 1000, unknown = "clamp") # a draft leaves out a column of unique values
+drafted$tables$visits$attributes <- list(cost = cost)
 drafted$tables$diagnoses$rows <- 6
-accepted <- sfumato_accept(owner, drafted, hospital)
+accepted <- sfumato_accept(owner, drafted, hospital, confirm = "identifiers")
 sfumato_register(owner, "hospital_r", hospital, accepted$domain, limit = "1e6", second_budget = TRUE)
 job <- sfumato_release(client, "hospital_r", "related", epsilon = 1, children = list(list(table = "visits")))
 tables <- sfumato_tables(client, finished(client, job))
-single <- sfumato_accept(owner, sfumato_draft(owner, people)$domain)
+single <- sfumato_accept(owner, sfumato_draft(owner, people)$domain, confirm = c("bounds", "bins"))
 sfumato_register(owner, "months_r", people, single$domain, "0.5 a month for 4 months", second_budget = TRUE)
 sfumato_set_terms(owner, "months_r", approval_above = 0.1)
 sfumato_cap(owner, "months_r", "ana", epsilon = 1)
