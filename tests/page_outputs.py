@@ -41,6 +41,7 @@ MASKED = [
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?"), "TIME"),
     (re.compile(r"declared by \S+?(?=[.\s]|$)"), "declared by USER"),
+    (re.compile(r"\S+ \(machine\)"), "USER (machine)"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"-{3,}"), "---"),  # below the head of a table, as wide as its numbers
 ]
