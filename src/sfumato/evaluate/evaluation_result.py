@@ -251,7 +251,7 @@ def _point_gap(
 ) -> tuple[float, str, str] | None:
     """Return the largest difference of the share of a point, with its column and the point; None without points."""
     gaps = [
-        (abs(released[attribute.name][code] - real[attribute.name][code]), attribute.name, attribute.labels()[code])
+        (abs(released[attribute.name][code] - real[attribute.name][code]), attribute.name, attribute.label(code))
         for attribute in domain
         if isinstance(attribute, Real)
         for code in range(attribute.declared)

@@ -236,7 +236,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
         only = np.flatnonzero(release.cells[column][:, other] == 1)
         # cells written as unknown, or missing without a cell for missing values, are expected
         distinct, places = _distinct(table[attribute.name])
-        strange = np.array([(text or "").strip() not in ("", attribute.labels()[other]) for text in distinct])
+        strange = np.array([(text or "").strip() not in ("", attribute.label(other)) for text in distinct])
         if strange_cells := int((np.isin(release.codes[:, column], only) & strange[places]).sum()):
             unknown[attribute.name] = strange_cells
     return Oddities(tuple(name for name in table.column_names if name not in domain.names), unknown)

@@ -294,8 +294,9 @@ def _column(
             return _reals(attribute, inside, random.uniform(low[inside], high[inside]), ~declared)
         case Date() | Timestamp():
             kind = pa.date32() if isinstance(attribute, Date) else pa.timestamp("s")
-            starts = pa.array([attribute.bounds(code)[0] for code in range(attribute.declared)], kind)
-            return starts.take(pa.array(inside, mask=~declared))
+            codes, places = np.unique(inside, return_inverse=True)
+            starts = pa.array([attribute.bounds(code)[0] for code in codes.tolist()], kind)
+            return starts.take(pa.array(places, mask=~declared))
 
 
 def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: NDArray[np.bool_]) -> pa.Array:

@@ -163,16 +163,15 @@ def _groups(
     measured = pooled_marginal(fresh, (attribute.name,), model.domain)
     errors = None if measured is None else value_errors(measured, (scale.table_rows * rows).astype(np.float64), cells)
     several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
-    labels = attribute.labels() if len(several) else ()
     in_order = not isinstance(attribute, Categorical)
     entries = []
     for group in several.tolist():
-        inside = np.flatnonzero(cells == group)
+        inside = np.flatnonzero(cells == group).tolist()
         entries.append(
             GroupEntry(
-                label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
+                label=f"{attribute.label(inside[0])} to {attribute.label(inside[-1])}"[:MOST_TEXT]
                 if in_order
-                else join_words(seen(labels[code]) for code in inside),
+                else join_words(seen(attribute.label(code)) for code in inside),
                 values=len(inside),
                 rows=int(rows[group]),
                 off_by=None if errors is None else scale.cap(errors.off_by[group]),
@@ -186,27 +185,26 @@ def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[N
 
     If there are more values than ``most``, neighbors of a number are listed together, or the rarest values of a list.
     """
-    labels = attribute.labels()
     if attribute.size <= most:
-        return np.arange(attribute.size), list(labels)
+        return np.arange(attribute.size), list(attribute.labels())
     if isinstance(attribute, Categorical):
         listed_codes = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
         runs = np.full(attribute.size, len(listed_codes))
         runs[listed_codes] = np.arange(len(listed_codes))
-        return runs, [*(labels[code] for code in listed_codes), f"({attribute.size - len(listed_codes)} others)"]
+        return runs, [*map(attribute.label, listed_codes.tolist()), f"({attribute.size - len(listed_codes)} others)"]
     extra_cells = attribute.size - attribute.declared  # missing and unknown values
     width = -(-attribute.declared // (most - extra_cells))
     runs = np.arange(attribute.declared) // width
     starts = range(0, attribute.declared, width)
     ends = [min(start + width, attribute.declared) - 1 for start in starts]
     named = [_run(attribute, start, end) for start, end in zip(starts, ends, strict=True)]
-    return np.append(runs, len(named) + np.arange(extra_cells)), [*named, *labels[attribute.declared :]]
+    extra = map(attribute.label, range(attribute.declared, attribute.size))
+    return np.append(runs, len(named) + np.arange(extra_cells)), [*named, *extra]
 
 
 def _run(attribute: Attribute, first: int, last: int) -> str:
     if not isinstance(attribute, Integer | Real):
-        labels = attribute.labels()
-        return labels[first] if first == last else f"{labels[first]}..{labels[last]}"
+        return attribute.label(first) if first == last else f"{attribute.label(first)}..{attribute.label(last)}"
     if isinstance(attribute, Real):
         return attribute.joined_label(first, last)
     return f"{attribute.bounds(first)[0]}..{attribute.bounds(last)[1]}"
@@ -357,7 +355,7 @@ def _uses_outside_the_table(domain: Domain, provenance: Mapping[str, Any]) -> It
     for attribute in domain:
         if isinstance(attribute, Integer | Real) and attribute.typical is not None:
             yield (
-                f"How far values of {attribute.name} go beyond {attribute.labels()[attribute.declared - 1]}: that cell "
+                f"How far values of {attribute.name} go beyond {attribute.label(attribute.declared - 1)}: that cell "
                 f"is open, and every row of it was given {attribute.typical}."
             )
         if isinstance(attribute, Timestamp) or (isinstance(attribute, Date) and attribute.by is not Grain.DAY):
