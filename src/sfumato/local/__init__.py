@@ -1,7 +1,7 @@
-"""Local differential privacy: every person perturbs their own value before it leaves them.
+"""Local differential privacy: every person perturbs their own value before it leaves their device.
 
-A client randomizes, a server estimates, and both read one frozen spec.  Names are imported on first use, so that an
-embedded client stays light.
+A client randomizes, a server estimates, and both read the same frozen spec.  Names are imported on first use, so that
+an embedded client stays small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimates with their uncertainty, and what may be done to them afterwards."""
+"""Estimates with their uncertainty, and their post-processing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 from sfumato.local.randomizers.randomizer import FrequencyOracle, RealArray, Tally
 
-_SUREST = 1 - 1e-12  # of confidences
+_SUREST = 1 - 1e-12  # largest confidence
 
 
 class Post(StrEnum):
-    """A post-processing of unbiased estimates; all but NONE are biased near the edge of the simplex."""
+    """A post-processing of unbiased estimates. All except NONE are biased near the edge of the simplex."""
 
     NONE = "none"  # unbiased; frequencies may be negative
-    SIMPLEX = "simplex"  # the nearest distribution in the Euclidean sense
-    MLE = "mle"  # the likeliest distribution, by expectation maximization
+    SIMPLEX = "simplex"  # the nearest distribution in Euclidean distance
+    MLE = "mle"  # the maximum-likelihood distribution, by expectation maximization
     SMOOTH = "smooth"  # expectation maximization with smoothing, for ordered bins
 
 
@@ -29,13 +29,13 @@ class Estimate:
     """The estimated quantities with the variance of their unbiased estimators.
 
     Attributes:
-        labels: what is estimated, one a value.
+        labels: names of the estimated quantities.
         values: the estimates, ``(m,)``.
-        variance: of the unbiased estimates, ``(m,)``; post-processing does not change what is stated here.
-        reports: number of reports behind them.
-        step: by how much one report moves an estimate, ``(m,)`` or one number, where only the noise of the reports is
-            uncertain; errors are whole steps, and half of one is added to an interval.
-        simulated: whether the noise of any of the reports follows from a seed, so that nothing is guaranteed.
+        variance: of the unbiased estimates, ``(m,)``; post-processing does not change it.
+        reports: number of reports behind the estimates.
+        step: change of an estimate by one report, ``(m,)`` or one number, if only the noise of the reports is
+            uncertain. Errors are then whole steps, and half a step is added to an interval.
+        simulated: true if a seed determined the noise of any report, so that nothing is guaranteed.
     """
 
     labels: tuple[str, ...]
@@ -46,12 +46,12 @@ class Estimate:
     simulated: bool = False
 
     def interval(self, confidence: float) -> tuple[RealArray, RealArray]:
-        """Return the normal confidence interval of every estimate, corrected for errors of whole steps.
+        """Return the normal confidence interval of every estimate, corrected for errors in whole steps.
 
         Raises:
             InputError: the confidence is not between zero and one.
         """
-        if not 0 < confidence <= _SUREST:  # of more, half of the rest is lost beside one
+        if not 0 < confidence <= _SUREST:  # a larger confidence loses digits in the next line
             raise InputError(
                 f"the confidence must lie between 0 and 1, with twelve digits, not {confidence}", culprit=confidence
             )
@@ -73,8 +73,8 @@ def frequencies(randomizer: FrequencyOracle, tally: Tally, reports: int) -> tupl
 def sampled(shares: RealArray, taken: int, people: int) -> RealArray:
     """Return the variance of shares among ``taken`` people, drawn at random out of ``people``.
 
-    f (1 - f) / m (1 - m / n): who happened to be drawn, on top of the noise of their reports (Cochran 1977,
-    theorem 3.2, with n - 1 taken as n).
+    The value f (1 - f) / m (1 - m / n) is the variance of the draw, in addition to the noise of the reports (Cochran
+    1977, theorem 3.2, with n - 1 taken as n).
     """
     held = np.clip(shares, 0, 1)
     spread: RealArray = held * (1 - held) * ((1 - taken / people) / taken)
@@ -99,9 +99,9 @@ def likeliest(channel: RealArray, counts: NDArray[np.int64], *, smooth: bool = F
 
     Args:
         channel: P(output | input), ``(inputs, outputs)``.
-        counts: how often each output was reported, ``(outputs,)``.
-        smooth: average neighbours with weights 1:2:1 after every step (EMS, Li et al. 2020, Algorithm 1), which
-            keeps ordered bins from fitting the noise.
+        counts: number of reports of each output, ``(outputs,)``.
+        smooth: average neighbors with weights 1:2:1 after every step (EMS, Li et al. 2020, Algorithm 1), so that
+            ordered bins do not fit the noise.
     """
     seen = counts > 0
     table, observed = channel[:, seen], counts[seen] / counts.sum()

@@ -1,15 +1,14 @@
-"""The guarantee of a spec: the exact epsilon of one report, and of a batch of them that was shuffled.
+"""The guarantee of a spec: the exact epsilon of one report, and the guarantee of a shuffled batch of reports.
 
-One report: by the formula of its randomizer, in integers, and by enumeration of the whole probability table.  A
-shuffled batch: Feldman, McMillan, Talwar 2023 ("Stronger privacy amplification by shuffling"), Theorem 3.1.  Among n
-reports of an epsilon0-LDP randomizer, in random order and without names, one person's value is at least as well hidden
-as in the pair
+The epsilon of one report comes from the formula of its randomizer, in integers, and from enumeration of the whole
+probability table.  A shuffled batch follows Feldman, McMillan, Talwar 2023 ("Stronger privacy amplification by
+shuffling"), Theorem 3.1.  Consider n reports of an epsilon0-LDP randomizer, in random order and without names.  One
+person's value is then at least as well hidden as in the pair
 
-    (A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
+(A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
 
-with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and
-D ~ Bernoulli(e^epsilon0 / (e^epsilon0 + 1)).  The divergence of the pair is summed numerically; tails that are not
-summed are added to delta.
+with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and D ~ Bernoulli(e^epsilon0 / (e^epsilon0 +
+1)).  The divergence of the pair is summed numerically.  Tails outside the sum are added to delta.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from sfumato.local.randomizers.randomizer import exp_below, proven
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.loss import Number, exact
 
-_MOST = 10**10  # reports: the arrays grow with the root, and 10^9 take 20 seconds
-_DEVIATIONS = 12  # of the number of clones, to either side; what lies beyond is added to delta
+_MOST = 10**10  # reports: the arrays grow with the square root, and 10^9 take 20 seconds
+_DEVIATIONS = 12  # standard deviations of the number of clones on either side; the tails are added to delta
 _BISECTIONS = 40
-_SLACK = 1e-9  # relative error allowed for the floating-point sums
+_SLACK = 1e-9  # relative error of the floating-point sums
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ class Audit:
 
     Attributes:
         claimed: the epsilon of the spec.
-        proven: the least twelve-digit epsilon that the exact likelihood ratio keeps, from the structure of the table.
-        enumerated: the same from the written-out table, or None where that is too large.
-        neighbours: which change the numbers are about.
+        proven: the least twelve-digit epsilon that bounds the exact likelihood ratio, from the structure of the table.
+        enumerated: the same from the enumerated table, or None if the table is too large.
+        neighbours: the change of one person's value that the numbers are about.
     """
 
     claimed: Fraction
@@ -51,20 +50,20 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """True if the claim is proven, and enumeration, if it was possible, does not contradict the proof."""
+        """True if the claim is proven, and a possible enumeration does not contradict the proof."""
         return self.proven <= self.claimed and (self.enumerated is None or self.enumerated <= self.proven)
 
 
 def audit(spec: Spec) -> Audit:
-    """Prove the epsilon of a spec, and check the proof by enumeration where the table is small enough.
+    """Prove the epsilon of a spec, and check the proof by enumeration if the table is small enough.
 
-    Structure: the formula of the randomizer's kind, in integers.  Enumeration: every report's largest and smallest
-    probability over all inputs, from fractions.
+    The proof uses the formula of the randomizer's kind, in integers.  The enumeration uses every report's largest and
+    smallest probability over all inputs, as fractions.
     """
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     ratio = spec.randomizer.ratio()
     assert ratio <= exp_below(proven(ratio))
-    # a public label is no secret: inputs are told apart within it
+    # a public label is not protected: inputs are compared within one label
     channels = spec.randomizer.parts if isinstance(spec.randomizer, Labelled) else (spec.randomizer,)
     try:
         enumerated = max(proven(enumerate_ratio(channel.rows())) for channel in channels)
@@ -74,11 +73,10 @@ def audit(spec: Spec) -> Audit:
 
 
 def enumerate_ratio(rows: list[list[Fraction]]) -> Fraction:
-    """Return the largest ratio of two probabilities of one report, ``rows`` being P(report | input).
+    """Return the largest ratio of two probabilities of one report; ``rows`` are P(report | input).
 
     Raises:
-        InputError: a report that is impossible under some input, or rows that are no distributions: no finite ratio
-            holds then.
+        InputError: a report is impossible under some input, or a row is no distribution, so no finite ratio exists.
     """
     if any(sum(row) != 1 for row in rows) or any(chance <= 0 for row in rows for chance in row):
         raise InputError("a report that is impossible under one value and not under another proves nothing finite")
@@ -93,7 +91,7 @@ class Amplified:
     Attributes:
         epsilon: of the batch, rounded upward.
         delta: of the batch.
-        local: epsilon of a single report, which still holds towards whoever sees reports before they are shuffled.
+        local: epsilon of a single report, which holds toward anyone who sees reports before they are shuffled.
         reports: number of reports shuffled together.
     """
 
@@ -106,8 +104,8 @@ class Amplified:
 def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
     """Return the (epsilon, delta) of ``reports`` shuffled reports under a spec.
 
-    Holds for the replacement of one person's value, if the shuffler removes order and origin, and if every other
-    person reported honestly: ``reports`` is the number of *honest* reports.
+    The guarantee is for the replacement of one person's value.  The shuffler must remove order and origin, and every
+    other person must report honestly: ``reports`` is the number of *honest* reports.
 
     Args:
         spec: any spec whose claim is ordinary LDP.
@@ -115,8 +113,8 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
         delta: in (0, 1).
 
     Raises:
-        LossError: a delta outside (0, 1).
-        InputError: fewer than two reports or more than 10^10, or a spec that discloses a level.
+        LossError: delta is outside (0, 1).
+        InputError: there are fewer than two or more than 10^10 reports, or the spec discloses a level.
     """
     chance = exact(delta, name="delta")
     if not 0 < chance < 1:
@@ -143,9 +141,9 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
 
 
 def divergence(epsilon: float, local: float, reports: int) -> float:
-    """Bound the smallest delta at ``epsilon`` from above: the pair's hockey-stick divergence, tails added.
+    """Return an upper bound on the smallest delta at ``epsilon``: the pair's hockey-stick divergence, with tails added.
 
-    For a given number of clones the likelihood ratio grows with the first count, so each term is a difference of two
+    For a given number of clones the likelihood ratio rises with the first count.  So each term is a difference of two
     binomial tails.
     """
     from scipy.stats import binom
@@ -157,7 +155,7 @@ def divergence(epsilon: float, local: float, reports: int) -> float:
     outside = binom.cdf(clones[0] - 1, others, rate) + binom.sf(clones[-1], others, rate)
     p = math.exp(local) / (math.exp(local) + 1)
     factor = math.exp(epsilon)
-    # the first count a is likelier under the first value where a p + (m - a) q > factor (a q + (m - a) p)
+    # the first count a is likelier under the first value if a p + (m - a) q > factor (a q + (m - a) p)
     q, total = 1 - p, clones + 1
     first = np.floor(total * (factor * p - q) / ((p - q) * (1 + factor))) + 1
     with_own, without = binom.sf(first - 2, clones, 0.5), binom.sf(first - 1, clones, 0.5)

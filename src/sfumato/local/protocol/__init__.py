@@ -1,1 +1,1 @@
-"""Clients, servers, and how reports travel between them."""
+"""Clients, servers, and the exchange of reports between them."""

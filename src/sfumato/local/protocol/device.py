@@ -1,4 +1,4 @@
-"""The client: what runs where the values are.  It needs NumPy and cryptography only."""
+"""The client, which runs on a person's device.  It needs only NumPy and cryptography."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sfumato.strict_documents import read_json
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """Randomized values: safe to send, and of no use without the spec whose hash they carry.
+    """Randomized values that are safe to send.  Their meaning depends on the spec whose hash they carry.
 
     Attributes:
         spec: hash of the spec they were made under.
         data: ``(n,)`` or ``(n, bytes)``, in the layout of the spec's randomizer.
-        simulated: whether their noise follows from a seed, so that they protect nobody.
+        simulated: true if a seed determined their noise, so that they protect no value.
     """
 
     spec: str
@@ -44,35 +44,35 @@ class Memo(Protocol):
     """A store of permanent answers, one per person."""
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer that was kept under a key, or None."""
+        """Return the answer stored under a key, or None."""
         ...
 
     def keep(self, key: str, fresh: bytes) -> bytes:
-        """Keep ``fresh`` for ever unless something is kept already, in one step; what is kept from now on."""
+        """Store ``fresh`` permanently unless the key has an answer, in one step.  Return the stored answer."""
         ...
 
 
 class FileMemo:
     """A store of permanent answers in a JSON file, replaced atomically, readable by its owner only.
 
-    Processes and threads may share it: whoever keeps an answer holds a lock on the file beside it that ends in
-    ``.lock``, and reads again what others kept.
+    Processes and threads may share it.  A writer holds a lock on a second file, whose name ends in ``.lock``, and
+    rereads the stored answers first.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer that was kept under a key, or None.
+        """Return the answer stored under a key, or None.
 
         Raises:
-            InputError: the file is damaged; a fresh answer in its place would cost epsilon again.
+            InputError: the file is damaged; a replacement answer would cost epsilon again.
         """
         answer = self._read().get(key)
         return None if answer is None else bytes.fromhex(answer)
 
     def keep(self, key: str, fresh: bytes) -> bytes:
-        """Keep it unless something is kept already; on disk before this returns.
+        """Store an answer unless the key has one.  It is on disk before this method returns.
 
         Raises:
             InputError: the file is damaged or cannot be written.
@@ -91,7 +91,7 @@ class FileMemo:
     def _locked(self) -> Iterator[None]:
         target = self._path.resolve()
         with open(target.with_name(f"{target.name}.lock"), "ab", opener=_private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by the end of the process
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, at the latest when the process ends
             yield
 
     def _write(self, everything: dict[str, str]) -> None:
@@ -107,7 +107,7 @@ class FileMemo:
             draft.unlink(missing_ok=True)
         folder = os.open(target.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)  # the new name, too, survives a loss of power
+            os.fsync(folder)  # makes the new name survive a loss of power
         finally:
             os.close(folder)
 
@@ -126,12 +126,12 @@ class FileMemo:
 
 
 class Client:
-    """A client, which randomizes values under a spec with entropy from the operating system.
+    """A client that randomizes values under a spec with entropy from the operating system.
 
     Args:
         spec: the agreement with the server.
-        memo: where permanent answers are kept, for the memoized methods (RAPPOR, LOLOHA); without one every report
-            is a first report.
+        memo: store of permanent answers, for the memoized methods (RAPPOR, LOLOHA).  Default: none, so that every
+            report is a first report.
     """
 
     def __init__(self, spec: Spec, *, memo: Memo | None = None) -> None:
@@ -145,7 +145,7 @@ class Client:
         """Randomize one value: a scalar, a dictionary of several, or the columns of one person.
 
         Raises:
-            InputError: a value that the spec does not know.
+            InputError: the spec does not know a value.
         """
         codes = self._spec.encode(_alone(value), self._entropy)
         if self._memo is None:
@@ -156,10 +156,10 @@ class Client:
         """Randomize the values of different people, one report each, without the memo.
 
         Args:
-            values: a NumPy array or sequence, an Arrow array, or what else the spec's ``encode`` takes.
+            values: a NumPy array or sequence, an Arrow array, or any other input of the spec's ``encode``.
 
         Raises:
-            InputError: a value that the spec does not know; nothing is reported then.
+            InputError: the spec does not know a value; then nothing is reported.
         """
         return randomize(self._spec, values, self._entropy)
 
@@ -179,9 +179,9 @@ class Client:
 
 
 def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: ANN401 -- each spec states its values
-    """Return reports with words from ``entropy``; they say that they are simulated unless it is the system's.
+    """Return reports with noise from ``entropy``.  They are marked as simulated unless it is the operating system's.
 
-    Releases use :class:`Client`, simulations their own seeded words.
+    Releases use :class:`Client`.  Simulations use seeded entropy.
     """
     simulated = not isinstance(entropy, OsEntropy)
     column = values.to_numpy(zero_copy_only=False) if _is_arrow(values) else values
@@ -195,12 +195,12 @@ def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: AN
 
 
 def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 -- each spec states its values
-    """Return reports whose noise follows from ``seed``, for planning and tests, never for a release.
+    """Return reports whose noise is determined by ``seed``, for planning and tests, never for a release.
 
-    A person who knows the seed knows the values.  Reports, states and estimates say that they are simulated.
+    A person who knows the seed knows the values.  Reports, states and estimates are marked as simulated.
 
     Raises:
-        InputError: a value that the spec does not know.
+        InputError: the spec does not know a value.
     """
     return randomize(spec, values, SimulatedEntropy(seed))
 
@@ -217,7 +217,7 @@ def _chunks(size: int, step: int) -> Iterator[slice]:
 
 
 def _alone(value: Any) -> Any:  # noqa: ANN401 -- each spec states its values
-    """Make a batch of one person's value; a tuple holds the columns of one person already."""
+    """Return a batch with one person's value.  A tuple already has the columns of one person."""
     match value:
         case dict():
             return {name: np.asarray([part]) for name, part in value.items()}

@@ -1,7 +1,7 @@
 """The exchange between client and server: specs as JSON, and reports in files and in distributed batches.
 
-Files are Arrow or Parquet with the spec's hash and a checksum in the schema's metadata.  In a distributed job batches
-of rows become a state, and states become one.
+Files are Arrow or Parquet, with the spec's hash and a checksum in the metadata of the schema.  In a distributed job,
+each batch of rows becomes a state, and the states are merged into one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sfumato.local.specs.multi_attribute import Several
 from sfumato.local.specs.spec import VERSION, Spec, WrongFormError, canonical, dumps, fingerprint, from_json
 from sfumato.strict_documents import read_json
 
-_LISTED = 20  # columns in a refusal
+_LISTED = 20  # columns listed in an error message
 _KINDS: dict[str, type[Spec]] = {
     each.kind: each
     for each in (
@@ -47,10 +47,10 @@ _LONGEST = 64 << 20
 
 
 def loads(text: str) -> Spec:
-    """Read a spec, and prove its epsilon again from the integers that it brings.
+    """Parse a spec, and prove its epsilon from its integers.
 
     Raises:
-        InputError: no spec, another version, or a table that does not keep its claim.
+        InputError: the text is no spec, has another version, or its table exceeds its claim.
     """
     document = read_json(text, name="this is no local spec: it") if len(text) <= _LONGEST else None
     if not isinstance(document, dict) or document.get("sfumato_local") != VERSION:
@@ -62,10 +62,10 @@ def loads(text: str) -> Spec:
 
 
 def restore(document: dict[str, Any]) -> Spec:
-    """Read the spec of a document, whatever else the document states.
+    """Read the spec of a document; derived fields of the document are ignored.
 
     Raises:
-        InputError: no spec, or a table that does not keep its claim.
+        InputError: the document is no spec, or its table exceeds its claim.
     """
     kind = _KINDS.get(str(document.get("kind")))
     if kind is None:
@@ -79,21 +79,21 @@ def restore(document: dict[str, Any]) -> Spec:
         raise InputError("this is no local spec: it lacks a field, or a field has the wrong form") from None
 
 
-_COLUMN, _SIMULATED_COLUMN = "report", "simulated_report"  # a job that asks for reports finds no simulated ones
+_COLUMN, _SIMULATED_COLUMN = "report", "simulated_report"  # a job never counts simulated reports as real
 _SPEC = b"sfumato.local.spec"
 _CHECK = b"sfumato.local.sha256"
 _FORMATS = {".parquet", ".arrow"}
 
 
 def digest(reports: Reports) -> str:
-    """Return the hexadecimal SHA-256 of the reports, whatever file they are in."""
+    """Return the hexadecimal SHA-256 of the reports, independent of the file."""
     return hashlib.sha256(to_bytes(reports.data).tobytes()).hexdigest()
 
 
 def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
-    """Return reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec.
+    """Return reports as an Arrow table of one column, integers or fixed-size bytes, with the hash of the spec.
 
-    The column is called ``report``, or ``simulated_report`` if the noise of the reports follows from a seed.
+    The column is named ``report``, or ``simulated_report`` if a seed determined the noise of the reports.
     """
     import pyarrow as pa
 
@@ -110,10 +110,10 @@ def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, impor
 
 
 def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
-    """Read the reports of a table that :func:`to_arrow` made.
+    """Read the reports of a table from :func:`to_arrow`.
 
     Raises:
-        ReportError: the table has another form, belongs to another spec, or its content changed.
+        ReportError: the table has another form, belongs to another spec, or its content was changed.
     """
     import pyarrow as pa
 
@@ -138,7 +138,7 @@ def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.
 
 
 def write_reports(path: str | Path, reports: Reports) -> None:
-    """Write a file of reports, whole or not at all.
+    """Write a file of reports atomically.
 
     Raises:
         InputError: the name ends neither in .parquet nor in .arrow, or the file cannot be written.
@@ -163,8 +163,8 @@ def read_reports(path: str | Path, spec: Spec) -> Reports:
     """Read a file of reports.
 
     Raises:
-        InputError: no such file, or another ending.
-        ReportError: damaged, truncated, or made under another spec.
+        InputError: the file does not exist, or has another ending.
+        ReportError: the file is damaged, truncated, or made under another spec.
     """
     import pyarrow as pa
     from pyarrow import feather, parquet
@@ -191,7 +191,7 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
     """Read a column of a CSV, Parquet or Arrow file, for a client to randomize.
 
     Raises:
-        InputError: no such file or column, or missing values: decide what they stand for first.
+        InputError: the file or column does not exist, or values are missing: replace or drop them first.
     """
     import pyarrow as pa
     from pyarrow import csv, feather, parquet
@@ -211,10 +211,10 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
 
 
 def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- a pyarrow.ChunkedArray, imported lazily
-    """Return a column of Arrow as an array, for a client to randomize.
+    """Return an Arrow column as an array, for a client to randomize.
 
     Raises:
-        InputError: missing values: decide what they stand for first.
+        InputError: values are missing: replace or drop them first.
     """
     if values.null_count:
         raise InputError(f"{values.null_count} values of {name!r} are missing: decide what they stand for first")
@@ -224,28 +224,28 @@ def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- 
 
 @dataclass(frozen=True)
 class Folding:
-    """The two functions that a distributed job needs; picklable, and the same in whatever order they are called.
+    """The two functions of a distributed job.  They can be pickled, and the order of their calls does not matter.
 
-    On a cluster, with the ``fold`` of its engine:
-    ``State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge))``.
+    On a cluster, pass them to the ``fold`` of the engine: ``State.from_bytes(fold(frame.select("report"),
+    folding.absorb, folding.merge))``.
 
     Attributes:
-        text: the spec as JSON, as ``dumps`` writes it.
+        text: the spec as JSON from ``dumps``.
 
     Raises:
-        InputError: no spec.
+        InputError: the text is no spec.
     """
 
     text: str
 
     def __post_init__(self) -> None:
-        """Refuse here what every executor would trip over."""
+        """Refuse an invalid spec before every executor fails on it."""
         loads(self.text)
 
     def absorb(self, batches: Iterable[Any]) -> bytes:
-        """Count Arrow batches, whose first column holds reports as files of reports have them, into a state.
+        """Count Arrow batches into a state.  Their first column has reports in the format of report files.
 
-        A batch that cannot have been made under the spec is refused as a whole, and counted as refused.
+        A batch that is impossible under the spec is refused as a whole, and counted as refused.
         """
         spec = loads(self.text)
         server = Server(spec)
@@ -254,7 +254,7 @@ class Folding:
             if data is None:
                 server.refuse()
                 continue
-            with suppress(ReportError):  # the server has counted the refusal
+            with suppress(ReportError):  # the server counts the refusal
                 server.update(Reports(fingerprint(spec), data, simulated))
         return server.state().to_bytes()
 
@@ -262,20 +262,20 @@ class Folding:
         """Merge several states into one.
 
         Raises:
-            ReportError: damaged bytes, or states of another spec.
+            ReportError: bytes are damaged, or states belong to different specs.
         """
         return reduce(ServerState.merge, map(ServerState.from_bytes, states), empty(loads(self.text))).to_bytes()
 
 
 def _reports_of(column: Any, spec: Spec) -> ReportArray | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
-    """Return the reports in the spec's layout; None if they cannot have it."""
+    """Return the reports in the spec's layout; None if they do not fit it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     layout = spec.randomizer.layout
     if column.null_count:
         return None
-    # a cluster may have no unsigned integers and no bytes of a fixed size, so reports come back in wider types
+    # clusters may lack unsigned integers and fixed-size bytes, so reports come back in wider types
     kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
     try:
         packed = column.cast(kind)

@@ -1,4 +1,4 @@
-"""The server: reports to states, states to estimates."""
+"""The server: it counts reports into states, and estimates from states."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sfumato.local.specs.heavy_hitters import HeavyHitters
 from sfumato.local.specs.spec import Spec, fingerprint
 
 _MAGIC, _SIMULATED_MAGIC = b"SFLS", b"SFLs"
-_MOST = 1 << 62  # reports of a state: its counts stay within 64-bit integers
+_MOST = 1 << 62  # largest number of reports in a state: its counts stay within 64-bit integers
 _HEAD = struct.Struct("<4s32sQQQQ")
 
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """The counts of a server, mergeable in any order and grouping, so that a distributed job reduces them.
+    """The counts of a server.  States can be merged in any order and grouping, so a distributed job can reduce them.
 
     Attributes:
         spec: hash of the spec.
         reports: number of reports counted.
         refused: number of batches refused.
-        tally: their tally, adding up; empty for heavy hitters.
-        raw_reports: the reports themselves in canonical order, for heavy hitters; empty elsewhere.
-        simulated: whether the noise of any of the reports follows from a seed.
+        tally: sum of the tallies of the reports; empty for heavy hitters.
+        raw_reports: the reports in canonical order, for heavy hitters; otherwise empty.
+        simulated: true if a seed determined the noise of any report.
     """
 
     spec: str
@@ -55,7 +55,7 @@ class ServerState:
             raise ReportError("the states together count more reports than a state can hold", culprit=(self, other))
         held = [
             state.raw_reports for state in (self, other) if state.raw_reports.size
-        ]  # an empty one in bytes has no width
+        ]  # an empty state in bytes has no width
         raw_reports = np.concatenate(held) if held else self.raw_reports
         return ServerState(
             self.spec,
@@ -67,7 +67,7 @@ class ServerState:
         )
 
     def to_bytes(self) -> bytes:
-        """Write the state in a compact form with a checksum, for files and messages."""
+        """Return the state in a compact form with a checksum, for files and messages."""
         magic = _SIMULATED_MAGIC if self.simulated else _MAGIC
         head = _HEAD.pack(
             magic, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.raw_reports.size
@@ -106,7 +106,7 @@ class ServerState:
 
 
 class Server:
-    """A server, which counts reports made under one spec and estimates from them.
+    """A server that counts reports made under one spec and estimates from them.
 
     Args:
         spec: the agreement with the clients.
@@ -119,14 +119,15 @@ class Server:
 
     @property
     def refused(self) -> int:
-        """The number of batches refused so far."""
+        """The number of refused batches."""
         return self._state.refused
 
     def update(self, reports: Reports) -> None:
         """Count a batch of reports, all of it or nothing.
 
         Raises:
-            ReportError: made under another spec, of the wrong form, or impossible; the refusal is counted.
+            ReportError: the reports belong to another spec, have a wrong form, or are impossible.  The refusal is
+                counted.
         """
         try:
             self._state = self._state.merge(summary(self._spec, reports))
@@ -135,15 +136,15 @@ class Server:
             raise
 
     def refuse(self) -> None:
-        """Count a batch that could not even be read."""
+        """Count a batch that could not be read as refused."""
         nothing = empty(self._spec)
         self._state = self._state.merge(ServerState(nothing.spec, 0, 1, nothing.tally, nothing.raw_reports))
 
     def merge(self, state: ServerState) -> None:
-        """Add what another server counted.
+        """Add the counts of another server.
 
         Raises:
-            ReportError: it counted reports of another spec, its size is wrong, or no reports can have made it.
+            ReportError: the counts belong to another spec, have a wrong size, or are impossible.
         """
         expect(state, ServerState, "what is merged is the State of a server")
         if state.tally.shape != self._state.tally.shape or state.raw_reports.shape[1:] not in {
@@ -156,24 +157,24 @@ class Server:
         self._state = self._state.merge(state)
 
     def state(self) -> ServerState:
-        """Return the state: all that was counted so far."""
+        """Return the state with all counts."""
         return self._state
 
     def estimate(self, post: Post = Post.NONE) -> Estimate:
-        """Estimate, with variances; estimates are unbiased with ``Post.NONE``.
+        """Return estimates with variances.  They are unbiased with ``Post.NONE``.
 
         Raises:
-            InputError: too few reports, a post-processing that the spec does not offer, or heavy hitters, which are
-                found by :meth:`find`.
+            InputError: there are too few reports, the spec does not offer the post-processing, or the spec is for heavy
+                hitters: use :meth:`find`.
         """
         result = self._spec.estimate(self._state.tally, self._state.reports, post)
         return replace(result, simulated=self._state.simulated)
 
     def find(self, *, most: int) -> Estimate:
-        """Find the most frequent values of an open domain.
+        """Estimate the most frequent values of an open domain.
 
         Raises:
-            InputError: the spec is not of heavy hitters, or there are too few reports.
+            InputError: the spec is not for heavy hitters, or there are too few reports.
         """
         if not isinstance(self._spec, HeavyHitters):
             raise InputError("only a heavy-hitters spec finds values: use estimate")
@@ -181,10 +182,10 @@ class Server:
 
 
 def summary(spec: Spec, reports: Reports) -> ServerState:
-    """Count one batch into a state, as a worker of a distributed job does.
+    """Count one batch into a state, for a worker of a distributed job.
 
     Raises:
-        ReportError: the reports were made under another spec, have the wrong form, or are impossible.
+        ReportError: the reports were made under another spec, have a wrong form, or are impossible.
     """
     expect(reports, Reports, "what is counted are the Reports of a client")
     data = reports.data
@@ -202,14 +203,14 @@ def summary(spec: Spec, reports: Reports) -> ServerState:
 
 
 def empty(spec: Spec) -> ServerState:
-    """Return the state before any report, the neutral element of merging."""
+    """Return the state without reports, the neutral element of merging."""
     raw_reports = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
     size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
     return ServerState(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), raw_reports)
 
 
 def _countable(spec: Spec, state: ServerState) -> bool:
-    """Return whether so many reports can have made the state."""
+    """Return whether the reports of the state can have produced its counts."""
     counts = (state.reports, state.refused)
     if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:
         return False

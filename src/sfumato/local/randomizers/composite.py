@@ -1,4 +1,4 @@
-"""Several randomizers for one person: one of them drawn at random, or all of them."""
+"""Several randomizers for one person: one of them is drawn at random, or all are used."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ from sfumato.local.randomizers.randomizer import (
 from sfumato.privacy.entropy import Entropy
 
 MOST_PARTS = 256
-"""The number of a part travels as one byte."""
+"""Largest number of parts, because a report has the number of its part as one byte."""
 
 _CODES_AT_ONCE = 1 << 21
-_WORDS = (1, 2, 4, 8)  # bytes of a word
+_WORDS = (1, 2, 4, 8)  # sizes of a word in bytes
 
 
 @dataclass(frozen=True)
 class Composite(Randomizer):
-    """Randomizers of one column of codes each.  A tally is, part by part, the number of its reports and its tally."""
+    """A combination of randomizers with one column of codes each.  Its tally has, per part, a number of reports and a
+    tally.
+    """
 
     parts: tuple[Randomizer, ...]
 
     def __post_init__(self) -> None:
-        """Refuse parts that are composites themselves: the proofs here are about one column of codes a part.
+        """Refuse nested composites, because the proofs here are about one column of codes per part.
 
         Raises:
-            InputError: no part, or one that is itself made of parts.
+            InputError: there is no part, or a part is a composite.
         """
         if not self.parts or any(isinstance(part, Composite) for part in self.parts):
             raise InputError("a randomizer is made of at least one part, and no part is made of parts", culprit=self)
@@ -52,10 +54,10 @@ class Composite(Randomizer):
         derive(self, tally_size=sum(1 + part.tally_size for part in self.parts))
 
     def _width(self) -> int:
-        """Return the bytes of a report: the number of the part, then its bytes, padded to the longest part.
+        """Return the bytes of a report: the number of the part, then the part's bytes, padded to the longest part.
 
         Raises:
-            InputError: more parts than one byte can number.
+            InputError: there are more parts than one byte can number.
         """
         if len(self.parts) > MOST_PARTS:
             raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
@@ -63,19 +65,19 @@ class Composite(Randomizer):
 
     @property
     def chunk_size(self) -> int:
-        """The reports to draw at a time: as many for each part as alone, unless codes of all fill memory."""
+        """The reports to draw at a time: the sum over the parts, limited by the memory for all codes."""
         size = min(sum(part.chunk_size for part in self.parts), _CODES_AT_ONCE // len(self.parts))
         return max(super().chunk_size, size)
 
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Draw reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
+        """Draw reports of the given parts.  ``chosen`` is public, so it must not depend on protected values."""
         longest = self.layout.width - 1
         if longest in _WORDS:
             return self._address_words(chosen, codes, entropy)
         reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
         records = reports.view(np.dtype((np.void, self.layout.width)))[
             :, 0
-        ]  # copied report by report, not byte by byte
+        ]  # copied report by report, which is faster than byte by byte
         for index, part in enumerate(self.parts):
             mine = np.flatnonzero(chosen == index)
             drawn = np.zeros((len(mine), self.layout.width), dtype=np.uint8)
@@ -87,7 +89,7 @@ class Composite(Randomizer):
         return reports
 
     def _address_words(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Draw reports of given parts if the longest part fills a word: each report is moved as one number."""
+        """Draw reports of the given parts if the longest part fills a word: each report is moved as one number."""
         word = np.dtype(f"<u{self.layout.width - 1}")
         reports = np.empty(len(codes), dtype=[("part", np.uint8), ("body", word)])
         bodies = np.empty(len(codes), dtype=word)
@@ -118,7 +120,7 @@ class Composite(Randomizer):
         return [(part, mine) for part, (mine, _) in zip(self.parts, self._bodies(reports), strict=True)]
 
     def _bodies(self, reports: ReportArray) -> Iterator[tuple[ReportArray, NDArray[np.unsignedinteger[Any]]]]:
-        """Yield the reports of each part in its own layout, and the bytes beyond them, which it does not use."""
+        """Yield the reports of each part in its own layout, and the unused bytes after them."""
         longest = self.layout.width - 1
         word = np.dtype(f"<u{longest}") if longest in _WORDS else None
         fields = [("part", np.uint8), ("body", word or np.dtype((np.void, longest)))]
@@ -142,12 +144,12 @@ class Composite(Randomizer):
         return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
 
     def fits(self, tally: Tally, reports: int) -> bool:
-        """Return whether the numbers of reports in a tally are those of so many people."""
+        """Return whether the reports counted in a tally sum to ``reports``."""
         return sum(count for count, _ in self.split(tally)) == reports
 
 
 def _as_words(packed: ReportArray, word: np.dtype[np.unsignedinteger[Any]]) -> ReportArray:
-    """Read rows of at most so many little-endian bytes as words."""
+    """Read rows of little-endian bytes as words, padded to the size of a word."""
     if packed.shape[1] < word.itemsize:
         filled = np.zeros((len(packed), word.itemsize), dtype=np.uint8)
         for place in range(packed.shape[1]):
@@ -158,9 +160,9 @@ def _as_words(packed: ReportArray, word: np.dtype[np.unsignedinteger[Any]]) -> R
 
 @dataclass(frozen=True)
 class Sampled(Composite):
-    """A composite of which one part, drawn uniformly whatever the values, is reported with its full epsilon.
+    """A composite that reports one part, drawn uniformly and independently of the values, with its full epsilon.
 
-    Codes have one column a part.
+    Codes have one column per part.
     """
 
     kind: ClassVar[str] = "sampled"
@@ -183,7 +185,7 @@ class Sampled(Composite):
 
 @dataclass(frozen=True)
 class Labelled(Composite):
-    """A composite of which the part named by a public label is reported: nothing protects the label.
+    """A composite that reports the part named by a public label.  The label is not protected.
 
     Codes are ``(n, 2)``: the label and the part's code.
     """
@@ -210,16 +212,16 @@ class Labelled(Composite):
 
 @dataclass(frozen=True)
 class Joint(Composite):
-    """A composite of which all parts are reported, and their epsilons add up.
+    """A composite that reports all parts.  Their epsilons add up.
 
-    Codes have one column a part; a report is the bytes of all parts in order.
+    Codes have one column per part; a report is the bytes of all parts in order.
     """
 
     kind: ClassVar[str] = "joint"
 
     @property
     def chunk_size(self) -> int:
-        """The reports to draw at a time: every part draws all."""
+        """The reports to draw at a time: the minimum over the parts, because each draws all."""
         return min(part.chunk_size for part in self.parts)
 
     def _width(self) -> int:
@@ -252,5 +254,5 @@ class Joint(Composite):
         return [(part, from_bytes(piece, part.layout)) for part, piece in zip(self.parts, pieces, strict=True)]
 
     def fits(self, tally: Tally, reports: int) -> bool:
-        """Return whether every part of a tally counts so many people."""
+        """Return whether every part of a tally counts ``reports`` people."""
         return all(count == reports for count, _ in self.split(tally))

@@ -1,4 +1,4 @@
-"""Finite fields of prime-power size, and the design made of their projective geometry."""
+"""Finite fields of prime-power size, and the support design from projective geometry."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least
 from sfumato.privacy.entropy import Entropy
 
 LARGEST = 1 << 10
-"""Elements of a field: its tables have the square of that, and no method here needs a larger one."""
+"""Largest number of elements of a field. Its tables have the square of that, and no method here needs a larger one."""
 
 LARGEST_GEOMETRY = 1 << 24
-"""Entries of the table of a projective geometry; above it other methods serve."""
+"""Largest number of entries of the table of a projective geometry. Larger domains use other methods."""
 
 _SMALLEST_DIMENSION = 2
 LONGEST_VECTOR = 24
-"""Coordinates of a projective point; more points than that are never tabulated."""
+"""Largest number of coordinates of a projective point. More points than that are never tabulated."""
 
 
 @dataclass(frozen=True)
 class ProjectiveGeometry(SupportDesign):
-    """A design of points of a projective space over GF(order); orthogonal points support each other.
+    """A design from the points of a projective space over GF(order). Orthogonal points support each other.
 
-    Feldman, Nelson, Nguyen, Talwar 2022 ("Private frequency estimation via projective geometry").  Any two
+    The source is Feldman, Nelson, Nguyen, Talwar 2022 ("Private frequency estimation via projective geometry"). Any two
     hyperplanes meet in equally many points, so the variance is near that of subset selection at log2(outputs) bits.
     """
 
@@ -77,9 +77,9 @@ class ProjectiveGeometry(SupportDesign):
         orthogonal: NDArray[np.bool_] = products == 0
         return orthogonal
 
-    @cached_property  # without it, randomizing a million of 3,000 values takes 1.6 times the CPU
+    @cached_property  # uncached, randomizing a million of 3,000 values takes 1.6 times the CPU
     def _supporters_first(self) -> ReportArray:
-        """The reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
+        """The reports of every value, supporting reports first; flat ``(inputs * outputs,)``."""
         order = np.argsort(~self.incidence(), axis=1, kind="stable")
         return order.astype(self.layout.dtype).ravel()
 
@@ -106,10 +106,10 @@ class GaloisField:
 
     @property
     def characters(self) -> NDArray[Any]:
-        """The values ``psi(x y)`` of one additive character psi that is not constant, ``(size, size)``.
+        """The values ``psi(x y)`` of one additive, nonconstant character psi, ``(size, size)``.
 
-        The lowest digit of ``x y`` in base p as a root of unity; real where p is 2.  Every row and column but those of
-        zero sum to zero.
+        The value is the lowest digit of ``x y`` in base p as a root of unity; it is real if p is 2. Every row and
+        column sums to zero, except the row and the column of zero.
         """
         prime = prime_of(self.size) or self.size
         digit = self.multiply % prime
@@ -129,15 +129,15 @@ def prime_of(size: int) -> int | None:
     return prime if rest == 1 else None
 
 
-@cache  # without it, the spec of a frequency of 40 values takes 2.9 times the CPU
+@cache  # uncached, the spec of a frequency of 40 values takes 2.9 times the CPU
 def prime_powers() -> tuple[int, ...]:
-    """Return all field sizes up to :data:`LARGEST`, increasing."""
+    """Return all field sizes up to :data:`LARGEST`, in ascending order."""
     return tuple(size for size in range(2, LARGEST + 1) if prime_of(size))
 
 
-@cached()  # without it, OLH on a million of 1,000 values at epsilon 5.5 takes 1.4 times the CPU
+@cached()  # uncached, OLH on a million of 1,000 values at epsilon 5.5 takes 1.4 times the CPU
 def finite_field(size: int) -> GaloisField:
-    """Make GF(size): polynomials over its prime modulo the first irreducible one.
+    """Return GF(size): polynomials over its prime modulo the first irreducible one.
 
     >>> int(finite_field(4).multiply[2, 3])
     1
@@ -156,7 +156,7 @@ def finite_field(size: int) -> GaloisField:
 
 
 def _irreducible(polynomial: Sequence[int], prime: int) -> bool:
-    """Return whether a monic polynomial is irreducible: none of at most half its degree divides it."""
+    """Return whether a monic polynomial is irreducible: no polynomial of at most half its degree divides it."""
     degree = len(polynomial) - 1
     return not any(
         _divides((*lower, 1), polynomial, prime)
@@ -189,7 +189,7 @@ def _products(digits: NDArray[np.int64], lower: NDArray[np.int64], prime: int) -
 
 
 def points(order: int, dimension: int) -> int:
-    """Return the number of points of the projective space of a vector space over GF(order); none of dimension zero.
+    """Return the number of points of the projective space of a vector space over GF(order); zero for dimension zero.
 
     >>> points(2, 3), points(5, 0)
     (7, 0)
@@ -214,7 +214,7 @@ def _points(order: int, dimension: int) -> NDArray[np.int64]:
 
 
 def geometries(size: int) -> list[ProjectiveGeometry]:
-    """Return every projective geometry with at least ``size`` points whose table is small enough, one a field."""
+    """Return every projective geometry with at least ``size`` points whose table is small enough, one per field."""
     designs = []
     for order in prime_powers():
         dimension = _SMALLEST_DIMENSION

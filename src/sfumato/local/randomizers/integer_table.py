@@ -1,8 +1,8 @@
 """Exact draws from integer probability tables, the randomizers given by a full table, and counts of packed bits.
 
-A draw compares a uniform 64-bit word with integer numerators over 2^64.  Only the leading bits of a word
-are fetched; the rest follow for the few draws that they decide, which changes no probability.  Mean, square wave,
-graded and optimal mechanisms are full tables.
+A draw compares a uniform 64-bit word with integer numerators over 2^64.  Only the leading bits of a word are drawn at
+first.  The few undecided draws get the other bits, which changes no probability.  Mean, square wave, graded and optimal
+mechanisms are full tables.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from sfumato.privacy.entropy import Entropy
 
 Unsigned = NDArray[np.unsignedinteger]
 
-_GUIDE_ENTRIES = 1 << 20  # entries of a guide table: it should stay in the second-level cache
+_GUIDE_ENTRIES = 1 << 20  # entries of a guide table: it should fit the second-level cache
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1
-_COMPARED = 8  # bounds up to which comparing is faster than multiplying
-_CHUNK_BYTES = 1 << 19  # the working set of one reduction of bits stays in the second-level cache
+_COMPARED = 8  # bounds up to which comparison is faster than multiplication
+_CHUNK_BYTES = 1 << 19  # the working set of one reduction of bits fits the second-level cache
 
 
 def smallest(outcomes: int) -> np.dtype[np.unsignedinteger]:
-    """Return the smallest unsigned type that numbers so many outcomes.
+    """Return the smallest unsigned type with at least the given number of values.
 
     >>> smallest(256), smallest(257)
     (dtype('uint8'), dtype('uint16'))
@@ -52,13 +52,13 @@ def smallest(outcomes: int) -> np.dtype[np.unsignedinteger]:
 
 
 def leading(entropy: Entropy, size: int, dtype: type[np.unsignedinteger]) -> Unsigned:
-    """Draw ``size`` uniform integers of the given width, packed without waste out of 64-bit words."""
+    """Draw ``size`` uniform integers of the given width, packed without waste from 64-bit words."""
     per_word = 8 // np.dtype(dtype).itemsize
     return entropy.words(-(-size // per_word)).view(dtype)[:size]
 
 
 def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
-    """Toss independent coins, true with probability ``numerator`` / 2^64; shape ``(size,)``."""
+    """Draw independent coins, true with probability ``numerator`` / 2^64; shape ``(size,)``."""
     if numerator >= DENOMINATOR:
         return np.ones(size, dtype=np.bool_)
     first = numerator >> _LOW_BITS
@@ -71,10 +71,10 @@ def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
 
 
 def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
-    """Draw uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one a draw below 2^31.
+    """Draw uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one per draw below 2^31.
 
-    Multiply and reject (Lemire 2019, Algorithm 5), so that every integer is exactly as likely as every other.  Many
-    bounds of at most 16 bits take 16 random bits a draw.
+    Multiplication with rejection (Lemire 2019, Algorithm 5) gives every integer exactly the same probability.  An array
+    of bounds of at most 16 bits takes 16 random bits per draw.
     """
     if isinstance(bounds, int):
         if bounds & (bounds - 1) == 0 and bounds <= 1 << 16:
@@ -88,7 +88,7 @@ def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
 
 
 def _below_few(entropy: Entropy, bound: int, size: int) -> Unsigned:
-    """Draw integers below a small bound by comparing words, which takes a third of the time."""
+    """Draw integers below a small bound by comparison of words, which takes a third of the time."""
     firsts, rejected = _words_of(bound)
     words = leading(entropy, size, np.uint16)
     drawn, again = _compared(words, firsts), np.flatnonzero(_any_of(words, rejected))
@@ -100,7 +100,7 @@ def _below_few(entropy: Entropy, bound: int, size: int) -> Unsigned:
 
 
 def _compared(words: Unsigned, firsts: NDArray[np.uint16]) -> Unsigned:
-    """Count how many of ``firsts`` each word reaches."""
+    """Count how many elements of ``firsts`` each word reaches."""
     reached = np.zeros(words.size, dtype=np.uint8)
     for first in firsts:
         reached += (words >= first).view(np.uint8)
@@ -116,7 +116,7 @@ def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
 
 
 def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """Return the first 16-bit word of each integer but zero, and the words that Lemire's product rejects."""
+    """Return the first 16-bit word of each positive integer, and the words that Lemire's product rejects."""
     products = np.arange(1 << 16, dtype=np.uint64) * np.uint64(bound)
     firsts = np.searchsorted(products >> np.uint64(16), np.arange(1, bound)).astype(np.uint16)
     low = products.astype(np.uint16)
@@ -129,7 +129,7 @@ def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int
     product *= limits
     low: Unsigned = product.astype(part)
     drawn: Unsigned = (product >> wide(bits)).astype(part)
-    suspects = np.flatnonzero(low < limits)  # only these can lie in the part that is rejected
+    suspects = np.flatnonzero(low < limits)  # only these can be in the rejected part
     while suspects.size:
         mine = limits if limits.size == 1 else limits[suspects]
         uneven = (1 << bits) % mine.astype(np.int64)
@@ -144,7 +144,7 @@ def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int
 
 
 def _below_wide(entropy: Entropy, bound: int, size: int) -> Unsigned:
-    """Draw words cut to the bit length of ``bound``, again while they reach it."""
+    """Draw words of the bit length of ``bound``, and redraw words that reach it."""
     shift = np.uint64(64 - (bound - 1).bit_length())
     drawn = entropy.words(size) >> shift
     again = np.flatnonzero(drawn >= np.uint64(bound))
@@ -158,7 +158,7 @@ class Sampler:
     """A sampler of the outputs of an integer table, row by row.
 
     Args:
-        rows: numerators over 2^64, ``(inputs, outputs)``; every row sums to 2^64 exactly.
+        rows: numerators over 2^64, ``(inputs, outputs)``; every row sums to exactly 2^64.
     """
 
     def __init__(self, rows: Sequence[Sequence[int]]) -> None:
@@ -180,7 +180,7 @@ class Sampler:
         self._guide = self._guided(ends)
 
     def draw(self, codes: NDArray[np.integer], entropy: Entropy) -> Unsigned:
-        """Draw one output for every code; shape ``(len(codes),)``, the smallest type that holds an output."""
+        """Draw one output per code; shape ``(len(codes),)``, in the smallest type that holds an output."""
         word = leading(entropy, codes.size, np.uint16)
         place = codes.astype(np.uint32) << np.uint32(self._bits)
         place |= word >> np.uint16(16 - self._bits)
@@ -195,17 +195,17 @@ class Sampler:
     def _search(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the first output of each row whose last word is not below ``words``."""
         place = np.searchsorted(self._keys, self._keyed(rows, words))
-        while np.any(behind := self._ends[place] < words):  # the bits that the keys leave out decide
+        while np.any(behind := self._ends[place] < words):  # the bits outside the keys decide
             place += behind
         outputs: NDArray[np.int64] = place - rows.astype(np.int64) * self._outputs
         return outputs
 
     def _keyed(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the number of a row above the leading bits of a word: all rows are searched as one."""
+        """Return the number of a row above the leading bits of a word, so that all rows are searched as one."""
         return (rows << (np.uint64(64) - self._row_bits)) | (words >> self._row_bits)
 
     def _guided(self, ends: NDArray[np.uint64]) -> Unsigned:
-        """Return, for every row and leading bits, the one possible output, or a mark that more bits must decide."""
+        """Return, for every row and leading bits, the only possible output, or a mark that more bits are needed."""
         cells = np.arange(1 << self._bits, dtype=np.uint64) << np.uint64(64 - self._bits)
         last = cells + np.uint64((1 << (64 - self._bits)) - 1)
         guide = np.empty((len(ends), cells.size), dtype=smallest(self._outputs + 1))
@@ -220,7 +220,7 @@ _FLOAT_BITS = 53
 
 @dataclass(frozen=True)
 class IntegerTable(Randomizer):
-    """P(output | input) as numerators over 2^64, ``(inputs, outputs)``."""
+    """A randomizer given by P(output | input) as numerators over 2^64, ``(inputs, outputs)``."""
 
     numerators: tuple[tuple[Numerator, ...], ...] = field(metadata={"name": "rows"})
     outputs: int = field(init=False, repr=False, compare=False)
@@ -239,8 +239,8 @@ class IntegerTable(Randomizer):
     def rounded(cls, probabilities: NDArray[np.float64], limit: Fraction) -> IntegerTable:
         """Round ``probabilities`` to integers whose likelihood ratios are at most ``limit``.
 
-        The floating-point table is drawn towards the mean of its rows just as far as needed, which shrinks every
-        ratio.  Entries of a column must be all positive.
+        The floating-point table moves toward the mean of its rows until the limit holds, because this shrinks every
+        ratio.  Every entry must be positive.
 
         Raises:
             InputError: the table is further from ``limit`` than one part in a thousand.
@@ -255,15 +255,17 @@ class IntegerTable(Randomizer):
 
     @classmethod
     def nearest(cls, probabilities: NDArray[np.float64]) -> IntegerTable:
-        """Round positive rows that sum to one to integers, whatever their likelihood ratios."""
+        """Round positive rows that sum to one to integers, without a limit on their likelihood ratios."""
         return cls(tuple(_integers(row) for row in probabilities))
 
     @classmethod
     def windows(cls, inputs: int, outputs: int, epsilon: Fraction) -> IntegerTable:
-        """Let input ``i`` favour the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
+        """Return a table in which input ``i`` favors outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all
+        others.
+        """
         return cls(tuple(_window(i, outputs - inputs + 1, outputs, exp_below(epsilon)) for i in range(inputs)))
 
-    @cached_property  # without it, the spec of a mean takes 1.08 times the CPU
+    @cached_property  # uncached, the spec of a mean takes 1.08 times the CPU
     def probabilities(self) -> NDArray[np.float64]:
         """The table as floats, for estimation."""
         return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
@@ -293,13 +295,13 @@ class IntegerTable(Randomizer):
         """Count reports; counts of disjoint reports add up."""
         return count_outputs(reports, self.outputs)
 
-    @cached_property  # without it, randomizing a million values to 256 bins takes 1.7 times the CPU
+    @cached_property  # uncached, randomizing a million values to 256 bins takes 1.7 times the CPU
     def _sampler(self) -> Sampler:
         return Sampler(self.numerators)
 
 
 def _integers(row: NDArray[np.float64]) -> tuple[Numerator, ...]:
-    numerators = [max(1, int(p * float(DENOMINATOR))) for p in row.tolist()]  # a power of two: exact
+    numerators = [max(1, int(p * float(DENOMINATOR))) for p in row.tolist()]  # a power of two, so the product is exact
     numerators[int(np.argmax(row))] += DENOMINATOR - sum(numerators)
     return tuple(map(Numerator, numerators))
 
@@ -319,17 +321,17 @@ def _window(start: int, length: int, outputs: int, limit: Fraction) -> tuple[Num
 
 
 def column_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Count the rows of ``packed`` ``(rows, bytes)`` that have each bit set; shape ``(8 * bytes,)``.
+    """Count, for each bit, the rows of ``packed`` ``(rows, bytes)`` that have it set; shape ``(8 * bytes,)``.
 
-    Bits are little-endian within a byte, as ``numpy.packbits(..., bitorder="little")`` leaves them.  Rows are
-    added bitwise, 64 columns a word, by a tree of full adders (Harley and Seal), so a word costs five logical
-    operations instead of 64 additions.
+    Bits are little-endian within a byte, as from ``numpy.packbits(..., bitorder="little")``.  Rows are added bitwise,
+    64 columns per word, by a tree of full adders (Harley and Seal).  A word costs five logical operations instead of 64
+    additions.
 
     >>> column_counts(np.array([[0b101], [0b100]], dtype=np.uint8)).tolist()
     [1, 0, 2, 0, 0, 0, 0, 0]
     """
     rows, width = packed.shape
-    group = math.lcm(width, 8) // width  # so many reports fill whole words
+    group = math.lcm(width, 8) // width  # this number of reports fills whole words
     counts = np.zeros(8 * width, dtype=np.int64)
     grouped = rows - rows % group
     words = np.ascontiguousarray(packed[:grouped]).reshape(-1).view(np.uint64).reshape(-1, width * group // 8)

@@ -1,9 +1,8 @@
-"""Local hashing with all linear maps over a finite field, and the fast transform that its estimates need.
+"""Local hashing with all linear maps over a finite field, and the fast transform for its estimates.
 
-A hashed value is written in digits of base ``buckets``, a prime power, and mapped to ``sum a_i v_i`` in GF(buckets) for
-coefficients ``a`` drawn uniformly with the report.  Two different values collide with probability exactly
-1 / buckets, not by assumption, which is all that the analysis of BLH and OLH (Wang, Blocki, Li, Jha 2017) asks of a
-hash family.
+A value is written in digits of base ``buckets``, a prime power.  Its hash is ``sum a_i v_i`` in GF(buckets), with
+coefficients ``a`` drawn uniformly per report.  Two different values collide with probability exactly 1 / buckets, by
+construction.  The analysis of BLH and OLH (Wang, Blocki, Li, Jha 2017) needs no other property.
 """
 
 from __future__ import annotations
@@ -35,19 +34,21 @@ from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_LOOKUP = 1 << 23
-"""Entries of the table of all hashes of all values; above it hashes are computed digit by digit."""
+"""Largest number of entries of the table of all hashes of all values.  Larger hashes are computed digit by digit."""
 
 LARGEST_DOMAIN = 1 << 56
-"""Values that can be hashed; their numbers stay within 64-bit arithmetic."""
+"""Largest number of values that can be hashed in 64-bit arithmetic."""
 
 LARGEST_TALLY = 1 << 22
-"""Reports that are counted one by one; above it the counts of supported values are kept."""
+"""Largest number of distinct reports that are counted one by one.  Above it, the counts of supported values are
+stored.
+"""
 
 _LARGEST_TOTAL = 1 << 34
-"""Weight that one transform in floating point still adds up to the exact integer; see :func:`_transformed`."""
+"""Largest weight for which one floating-point transform gives exact integers; see :func:`_transformed`."""
 
-_LIMB_BITS = 12  # so many bits of every counter of a full tally stay within that
-_BLOCK = 64  # digits are transformed together while their block of the matrix has at most so many rows
+_LIMB_BITS = 12  # counters of a full tally are split into parts of this many bits to stay within that weight
+_BLOCK = 64  # digits are transformed together while their block of the matrix has at most this many rows
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class LocalHash(SupportDesign):
         return report
 
     def hash(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
-        """Return the buckets of values under hash functions, broadcast against each other."""
+        """Return the buckets of values under hash functions; arguments broadcast."""
         if self._lookup is not None:
             return self._lookup.take(codes.astype(np.intp) * self.functions + function.astype(np.intp))
         return self._digitwise(codes, function)
@@ -103,9 +104,10 @@ class LocalHash(SupportDesign):
         return tally if self.outputs > LARGEST_TALLY else self.total(tally.reshape(self.functions, self.buckets))
 
     def total(self, weights: Tally) -> Tally:
-        """Add up the weights of functions and buckets that support each value: from ``(functions, buckets)``.
+        """Return the total weight of functions and buckets that support each value, from ``(functions, buckets)``.
 
-        The same integers as adding up, for every value, what supports it, in time near that of reading the weights.
+        The result equals the direct sum over the supporting functions and buckets, in time close to one pass over the
+        weights.
         """
         if int(weights.sum()) > _LARGEST_TOTAL:
             low = self.total(weights & ((1 << _LIMB_BITS) - 1))
@@ -124,7 +126,7 @@ class LocalHash(SupportDesign):
     def _field(self) -> GaloisField:
         return finite_field(self.buckets)
 
-    @cached_property  # without it, OLH on a million of 1,000 values takes 2.5 times the CPU
+    @cached_property  # uncached, OLH on a million of 1,000 values takes 2.5 times the CPU
     def _lookup(self) -> NDArray[np.uint16] | None:
         if self.inputs * self.functions > LARGEST_LOOKUP:
             return None
@@ -144,7 +146,7 @@ class LocalHash(SupportDesign):
 def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: Tally, bucket: Tally) -> Tally:
     """Count the pairs of function and bucket that support each value, without a table of all pairs.
 
-    ``values`` are the digits of a number, and how many numbers are asked for.
+    ``values`` has the number of digits and the number of values.
     """
     digits, inputs = values
     size = arithmetic.size
@@ -153,7 +155,7 @@ def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: T
     if digits == 1 or tops > size // 4:
         counts, always = _sorted_into_directions(arithmetic, digits, function, bucket)
         return _transformed(arithmetic, counts, always)[:inputs]
-    # few leading digits: for each of them the pairs are those of numbers with one digit less
+    # few leading digits: for each of them, count the pairs of numbers with one digit less
     top, rest = np.divmod(function, below_top)
     parts = []
     for digit in range(tops):
@@ -164,19 +166,19 @@ def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: T
 
 
 def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tally:
-    """Add up the weight that supports each number, by a Fourier transform over its digits.
+    """Sum the weight that supports each number, by a Fourier transform over its digits.
 
     With a character psi of GF(size), pairs (a, b) of weight w support the value v by
 
-        sum w [<a, v> = b] = 1/size sum_c sum w psi(c (<a, v> - b)),
+    sum w [<a, v> = b] = 1/size sum_c sum w psi(c (<a, v> - b)),
 
-    so that every multiple c of a pair lies at one place ``c a`` of one spectrum.  Multiples of a pair support the same
-    values: ``counts``, ``(directions, size)``, has their sum where the leading digit of ``a`` is one.  Directions are
-    numbered as such ``a`` come.  ``always`` is the weight of the pair of zeros.
+    so every multiple c of a pair is at the position ``c a`` of one spectrum.  Multiples of a pair support the same
+    values.  ``counts``, ``(directions, size)``, has their sum for the multiple whose leading digit of ``a`` is one.
+    Directions are numbered in the order of such ``a``.  ``always`` is the weight of the pair of zeros.
 
-    A matrix product of inner length B errs by less than B units of rounding, relative to the absolute values that it
-    adds up; these are at most the total weight times ``size``, which is divided out.  All lengths together are below
-    2^12, a unit 2^-52 for complex numbers: at :data:`_LARGEST_TOTAL` the error is below 2^-4, and rounding is exact.
+    A matrix product of inner length B has an error below B units of rounding, relative to the sum of absolute values.
+    That sum is at most the total weight times ``size``, which is divided out.  All lengths together are below 2^12, and
+    a unit is 2^-52 for complex numbers.  At :data:`_LARGEST_TOTAL` the error is below 2^-4, so rounding is exact.
     """
     size = arithmetic.size
     digits = 1
@@ -195,7 +197,7 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
         block = characters
         for _ in range(merged - 1):
             block = np.kron(block, characters)
-        # the leading digits are transformed and become the last, so that in the end the order is the old one
+        # the transformed leading digits become the last, so that the final order equals the first
         spectrum = (spectrum.reshape(len(block), -1).T @ block).ravel()
         left -= merged
     totals: Tally = np.rint((spectrum.real + counts.sum()) / size).astype(np.int64)
@@ -203,7 +205,7 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
 
 
 def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
-    """Add up a table of weights, ``(functions, size)``, by direction."""
+    """Sum a table of weights, ``(functions, size)``, by direction."""
     counts = np.zeros(((arithmetic.size**digits - 1) // (arithmetic.size - 1), arithmetic.size))
     for first, factor, places in _multiples_of_directions(arithmetic, digits):
         counts[first : first + len(places)] += weights[places][:, arithmetic.multiply[factor]]
@@ -213,9 +215,9 @@ def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
 def _sorted_into_directions(
     arithmetic: GaloisField, digits: int, function: Tally, bucket: Tally
 ) -> tuple[RealArray, int]:
-    """Count pairs by direction, and those that are zero."""
+    """Count pairs by direction, and pairs of zeros."""
     size = arithmetic.size
-    lower = (digits + 1) // 2  # tables of half the digits serve for all
+    lower = (digits + 1) // 2  # tables of half the digits suffice for all
     multiples = _multiples(arithmetic, lower)
     high, low = np.divmod(function, size**lower)
     leading, shift = (
@@ -242,7 +244,7 @@ def _multiples_of_directions(arithmetic: GaloisField, digits: int) -> Iterator[t
 
 
 def _multiples(arithmetic: GaloisField, digits: int) -> Tally:
-    """Multiply every factor by every number of so many digits in GF(size): ``(size, size**digits)``."""
+    """Multiply every factor by every number of the given number of digits in GF(size): ``(size, size**digits)``."""
     size, factors = arithmetic.size, arithmetic.multiply.astype(np.int64)
     table = np.zeros((size, 1), dtype=np.int64)
     for place in range(digits):
@@ -251,9 +253,9 @@ def _multiples(arithmetic: GaloisField, digits: int) -> Tally:
 
 
 def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
-    """Return the leading digit of every number of so many digits, and the distance to its direction's number.
+    """Return the leading digit of every number of ``digits`` digits, and the distance to its direction's number.
 
-    The digits stand ``place`` places above the lowest.
+    The digits are ``place`` places above the lowest.
     """
     digit, shift = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     for position in range(digits):
@@ -264,7 +266,9 @@ def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
 
 
 def hash_designs(size: int, epsilon: Fraction) -> list[LocalHash]:
-    """Return local hashing with the prime powers next to e^epsilon + 1, the best number of buckets for rare values."""
+    """Return local hashing with the two prime powers around e^epsilon + 1, the best number of buckets for rare
+    values.
+    """
     ideal = float(exp_below(epsilon)) + 1
     powers = prime_powers()
     smaller = max((power for power in powers if power <= ideal), default=powers[0])

@@ -1,7 +1,7 @@
-"""Two rounds for repeated collection: one permanent answer a value, kept for ever, and a fresh one each time.
+"""Two rounds for repeated collection: one permanent answer per value, and a fresh report from it each time.
 
-The permanent answer bounds what any number of reports can reveal about one value; the instantaneous one keeps
-single reports from being linked.  What is *not* covered: a value that changes shows itself as a change of the
+The permanent answer bounds what any number of reports can reveal about one value.  The instantaneous round prevents
+single reports from being linked.  Two things are *not* covered.  A change of the value shows as a change of the
 permanent answer, and a person with several values loses epsilon for each.
 """
 
@@ -36,20 +36,20 @@ _MOST_BUCKETS = 64
 
 @runtime_checkable
 class TwoRounds(Protocol):
-    """A randomizer whose first round is meant to be kept."""
+    """A randomizer whose first round is stored permanently."""
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Draw the answer that is kept for each value; it alone has the claimed epsilon."""
+        """Draw the permanent answer for each value.  It alone has the claimed epsilon."""
         ...
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Draw fresh reports from kept answers."""
+        """Draw fresh reports from permanent answers."""
         ...
 
 
 @dataclass(frozen=True)
 class Rappor(FrequencyOracle):
-    """Basic RAPPOR (Erlingsson, Pihur, Korolova 2014): unary encoding, permanent and instantaneous coins."""
+    """Basic RAPPOR (Erlingsson, Pihur, Korolova 2014): unary encoding with permanent and instantaneous coins."""
 
     inputs: int
     first: BitFlipProbabilities = field(metadata={"name": "permanent"})
@@ -76,11 +76,11 @@ class Rappor(FrequencyOracle):
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Draw the answer that is kept for each value."""
+        """Draw the permanent answer for each value."""
         return self._once.draw(codes, entropy)
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Draw fresh reports from kept answers."""
+        """Draw fresh reports from permanent answers."""
         bits = unpack(answers, self.inputs)
         ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
         zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
@@ -103,9 +103,9 @@ class Rappor(FrequencyOracle):
 class Loloha(FrequencyOracle):
     """Longitudinal local hashing (Arcolezi et al. 2023): a permanent hashed answer, then direct response over it.
 
-    Every value is hashed anew, so d values lose d times epsilon, as with RAPPOR.  In the paper a person keeps one
-    hash for life, and loses no more than epsilon for each of its buckets.  ``first`` / 2^64 is the chance that the kept
-    bucket is the value's, ``second`` / 2^64 that a report repeats the kept bucket.
+    Every value gets its own hash, so d values lose d times epsilon, as with RAPPOR. In the paper, a person has one hash
+    for life, and loses at most epsilon for each of its buckets.  ``first`` / 2^64 is the probability that the permanent
+    bucket is the value's.  ``second`` / 2^64 is the probability that a report repeats the permanent bucket.
     """
 
     hashed: LocalHash = field(metadata={"name": "design"})
@@ -137,11 +137,11 @@ class Loloha(FrequencyOracle):
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Draw the answer that is kept for each value."""
+        """Draw the permanent answer for each value."""
         return self._first_round.draw(codes, entropy)
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Draw fresh reports from kept answers."""
+        """Draw fresh reports from permanent answers."""
         buckets = self.hashed.buckets
         bucket = answers % answers.dtype.type(buckets)
         stay = coins(entropy, answers.size, self.second)
@@ -163,7 +163,7 @@ class Loloha(FrequencyOracle):
 
 
 def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Rappor:
-    """Return symmetric coins twice, which together have the odds of ``instantaneous_epsilon``."""
+    """Return two rounds of symmetric coins that together have the odds of ``instantaneous_epsilon``."""
     permanent, both = symmetric(epsilon), symmetric(instantaneous_epsilon)
     stay = Fraction(both.one + permanent.one - DENOMINATOR, 2 * permanent.one - DENOMINATOR)
     one = int(DENOMINATOR * stay)
@@ -171,7 +171,9 @@ def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Ra
 
 
 def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:
-    """Return direct response over the buckets twice, which together has the odds of ``instantaneous_epsilon``."""
+    """Return two rounds of direct response over the buckets that together have the odds of
+    ``instantaneous_epsilon``.
+    """
 
     def made(hashed: LocalHash) -> Loloha:
         buckets = hashed.buckets

@@ -1,4 +1,4 @@
-"""The frequency methods in one tuple: specs, commands, the automatic choice, audits and tests read them here."""
+"""The tuple of frequency methods, which specs, commands, the automatic choice, audits and tests read."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from sfumato.local.randomizers.randomizer import OracleMethod
 from sfumato.local.randomizers.two_valued import GRR, HR, SS
 from sfumato.local.randomizers.unary_encoding import CMS, DBITFLIP, HCMS, OUE, SUE, THE
 
-# the first of equal variances wins the automatic choice: GRR where subsets have one element
+# the first of equal variances wins the automatic choice: GRR if subsets have one element
 ORACLES: Final[tuple[OracleMethod, ...]] = (
     GRR,
     SS,

@@ -1,4 +1,4 @@
-"""Response over a Paley design: nearly the variance of subset selection at small epsilon, in one small number."""
+"""Response over a Paley design: nearly the variance of subset selection at small epsilon, in a report of few bits."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_PALEY = 1 << 13
-"""Values of a domain: counting what reports support takes time that grows with the square."""
+"""Largest number of values of a domain: counting supported values takes time that grows with its square."""
 
 
 @dataclass(frozen=True)
 class Paley(SupportDesign):
     """Numbers below a prime: a report supports a value if report - value is a square modulo the prime.
 
-    The prime is the least one of at least ``inputs`` that leaves 3 when divided by 4.  The nonzero squares are then a
-    difference set (Paley 1933): half of the other reports support a value, and equally many support both of any two
-    values.  Source: Park, Nam and Lee 2023, Exactly optimal and communication-efficient private estimation via block
-    designs.
+    The prime is the least one of at least ``inputs`` with remainder 3 modulo 4.  Its nonzero squares are a difference
+    set (Paley 1933).  Half of the other reports support a value, and equally many support both of any two values.  The
+    source is Park, Nam and Lee 2023, Exactly optimal and communication-efficient private estimation via block designs.
 
     If ``inputs`` is such a prime, half of the reports is the best size of a subset at a small epsilon.  Any other
-    number of values costs variance: as much as the values that are missing up to the prime.
+    number of values costs variance, in proportion to the distance to the prime.
     """
 
     inputs: int
@@ -49,9 +48,9 @@ class Paley(SupportDesign):
         self._numbered(prime, Fraction(inside, prime), (Fraction(inside - 1, others), Fraction(inside, others)))
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """Draw a uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         squares = np.flatnonzero(self._squares)
-        rest = np.flatnonzero(~self._squares)  # zero included: one more than squares
+        rest = np.flatnonzero(~self._squares)  # includes zero, so one more than squares
         place = below(entropy, np.where(inside, squares.size, rest.size).astype(np.uint32), codes.size)
         shift = np.where(inside, squares[np.minimum(place, squares.size - 1)], rest[place])
         report: ReportArray = ((codes.astype(np.int64) + shift) % self.outputs).astype(self.layout.dtype)

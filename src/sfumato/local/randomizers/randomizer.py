@@ -1,6 +1,6 @@
-"""The contract of local randomizers: finite channels with exact integer probability tables, and proofs.
+"""The interface of local randomizers: finite channels with exact integer probability tables, and proofs.
 
-No floating-point number ever vouches for a privacy loss: ``e^epsilon`` is enclosed by integers.
+A privacy loss never depends on floating-point numbers: ``e^epsilon`` is enclosed by integers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from sfumato.privacy.loss import Number, exact, plain
 from sfumato.privacy.noise import exp_enclosure
 
 DENOMINATOR = 1 << 64
-"""Every probability of a randomizer is an integer numerator over this."""
+"""Common denominator of every probability of a randomizer."""
 
 CEILING = Fraction(32)
-"""No randomizer claims more: at epsilon = 32 a report lies once in 10^13, which protects nobody, and above it
-the rarest outcome has too few of the 2^64 steps left to be represented to six digits."""
+"""Largest epsilon of a randomizer.  At epsilon = 32 a report is false once in 10^13, which protects no value.  Above
+it, the rarest outcome has too few of the 2^64 steps for six digits.
+"""
 
 FLOOR = Fraction(1, 10**9)
-"""No randomizer claims less: even at this epsilon, 10^18 reports leave an estimate as uncertain as none."""
+"""Smallest epsilon of a randomizer.  At this epsilon, 10^18 reports still estimate nothing."""
 
-_CHUNK_BITS = 1 << 21  # report bits drawn at a time: their words stay in the second-level cache
+_CHUNK_BITS = 1 << 21  # report bits drawn at a time: their words fit the second-level cache
 _LONGEST_CHUNK = 1 << 15
 
 _BITS = 384
@@ -39,10 +40,10 @@ _DIGITS = 20
 
 
 def claimed(epsilon: Number) -> Fraction:
-    """Read the epsilon that a local spec claims.
+    """Return the epsilon that a local spec claims, as an exact fraction.
 
     Raises:
-        LossError: not a finite number from 1e-9 to 32; see :data:`FLOOR` and :data:`CEILING` for why.
+        LossError: epsilon is not a finite number from 1e-9 to 32; :data:`FLOOR` and :data:`CEILING` give the reasons.
 
     >>> claimed(0.5)
     Fraction(1, 2)
@@ -65,7 +66,7 @@ def claimed(epsilon: Number) -> Fraction:
 
 
 def exp_below(epsilon: Fraction) -> Fraction:
-    """Bound ``e^epsilon`` from below by a fraction, correct to about 100 digits.
+    """Return a lower bound on ``e^epsilon`` as a fraction, correct to about 100 digits.
 
     >>> float(exp_below(Fraction(1)))
     2.718281828459045
@@ -75,7 +76,7 @@ def exp_below(epsilon: Fraction) -> Fraction:
 
 
 def proven(ratio: Fraction) -> Fraction:
-    """Return the least epsilon of twelve decimals for which integers show ``ratio <= e^epsilon``.
+    """Return the least twelve-decimal epsilon with a proof in integers of ``ratio <= e^epsilon``.
 
     >>> proven(Fraction(3)), proven(Fraction(1))
     (Fraction(1098612288669, 1000000000000), Fraction(0, 1))
@@ -95,15 +96,15 @@ Tally: TypeAlias = NDArray[np.int64]
 RealArray: TypeAlias = NDArray[np.float64]
 
 Numerator = NewType("Numerator", int)
-"""A probability, over 2^64; in documents a decimal string, as JSON readers round large integers."""
+"""A probability over 2^64.  In documents it is a decimal string, because JSON readers round large integers."""
 
 LARGEST_TABLE = 1 << 16
-"""Entries of a probability table that is written out for enumeration."""
+"""Largest number of entries of a probability table that is enumerated."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The form of one report, the same whatever the value: one unsigned integer, or ``width`` bytes."""
+    """The form of one report, independent of its value: one unsigned integer, or ``width`` bytes."""
 
     dtype: np.dtype[np.unsignedinteger[Any]]
     width: int = 1
@@ -114,7 +115,7 @@ class Layout:
         return self.dtype.itemsize * self.width
 
     def empty(self, size: int) -> ReportArray:
-        """Return an array for so many reports: ``(size,)``, or ``(size, width)`` bytes."""
+        """Return an empty array for ``size`` reports: ``(size,)``, or ``(size, width)`` bytes."""
         return np.empty(size if self.width == 1 else (size, self.width), dtype=self.dtype)
 
     def fits(self, reports: NDArray[Any]) -> bool:
@@ -124,7 +125,7 @@ class Layout:
 
 
 def derive(value: object, **attributes: object) -> None:
-    """Give a frozen value plain attributes that follow from its fields; for its ``__post_init__``."""
+    """Set attributes of a frozen value that are derived from its fields, in its ``__post_init__``."""
     for name, attribute in attributes.items():
         object.__setattr__(value, name, attribute)
 
@@ -146,7 +147,7 @@ class Randomizer(ABC):
 
     @property
     def chunk_size(self) -> int:
-        """The reports to draw at a time: enough that the calls cost little, and few enough for the caches."""
+        """The reports to draw at a time: enough to amortize the calls, and few enough for the caches."""
         return min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * self.layout.width)))
 
     @abstractmethod
@@ -155,7 +156,7 @@ class Randomizer(ABC):
 
     @abstractmethod
     def rows(self) -> list[list[Fraction]]:
-        """Write out P(report | input) in ``inputs`` rows; every row sums to one.
+        """Return P(report | input) in ``inputs`` rows; every row sums to one.
 
         Raises:
             SizeError: the table would have more than :data:`LARGEST_TABLE` entries.
@@ -167,11 +168,11 @@ class Randomizer(ABC):
 
     @abstractmethod
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Return whether every report can come out of this channel."""
+        """Return whether every report is possible in this channel."""
 
     @abstractmethod
     def tally(self, reports: ReportArray) -> Tally:
-        """Return the statistic that estimates are made of; tallies of disjoint reports add up."""
+        """Return the statistic for estimates; tallies of disjoint reports add up."""
 
 
 class FrequencyOracle(Randomizer):
@@ -190,9 +191,9 @@ class FrequencyOracle(Randomizer):
         return tally
 
     def variance(self, frequency: float) -> float:
-        """Return the exact variance of one report's estimate of a value with this share of the population.
+        """Return the exact variance of one report's estimate of a value with this population share.
 
-        The estimate from n reports has this divided by n (Wang et al. 2017, equation 2).
+        The variance of the estimate from n reports is this divided by n (Wang et al. 2017, equation 2).
         """
         p, q = self.p, self.q
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (p - q) ** 2
@@ -200,14 +201,14 @@ class FrequencyOracle(Randomizer):
 
 @dataclass(frozen=True)
 class OracleMethod:
-    """A published way to report one of a closed set of values.  Its randomizer's file ends with it.
+    """A published method to report one of a closed set of values.  It is defined at the end of its randomizer's file.
 
     Attributes:
         name: in specs, commands and documents; it never changes.
-        best: makes the randomizer for a number of values and an epsilon, as truthful as the epsilon allows; a memoized
+        best: makes the randomizer for a number of values and an epsilon, as accurate as the epsilon allows; a memoized
             method also takes the smaller epsilon of a single report.
-        memoized: whether answers are kept, so that there is an instantaneous epsilon.
-        automatic: whether the choice by least variance may take it for so many values; its reports fit eight bytes.
+        memoized: true if answers are stored, so that there is an instantaneous epsilon.
+        automatic: whether AUTO may choose it for a number of values; its reports fit eight bytes.
         audited: makes a smaller variant for audits, if the reports of the best one hardly ever repeat.
     """
 
@@ -219,20 +220,20 @@ class OracleMethod:
 
 
 def check(sound: bool, randomizer: object) -> None:  # noqa: FBT001 -- an assertion that stays
-    """Refuse parameters that make no randomizer: specs come from outside.
+    """Refuse parameters that define no randomizer, because specs come from outside.
 
     Raises:
-        InputError: says so.
+        InputError: the parameters contradict each other.
     """
     if not sound:
         raise InputError("the parameters of a randomizer contradict each other", culprit=randomizer)
 
 
 def check_enumerable(inputs: int, outputs: int) -> None:
-    """Refuse to write out a table of more than :data:`LARGEST_TABLE` entries.
+    """Refuse to enumerate a table of more than :data:`LARGEST_TABLE` entries.
 
     Raises:
-        SizeError: says so.
+        SizeError: the table is too large.
     """
     if inputs * outputs > LARGEST_TABLE:
         raise SizeError("the probability table of this randomizer is too large to enumerate", culprit=(inputs, outputs))

@@ -1,8 +1,8 @@
-"""Two-valued randomizers: a coin decides whether the report supports the true value, the design picks it.
+"""Two-valued randomizers: a coin decides whether the report supports the true value, and a design draws the report.
 
-Direct response, subset selection, projective geometry, Hadamard response and local hashing are all of this kind: every
-report is either in the support of a value or not, and all reports on the same side are equally likely.
-Such a channel is extremal (Kairouz, Oh, Viswanath 2016): its likelihood ratio takes two values only.
+Direct response, subset selection, projective geometry, Hadamard response and local hashing are all of this kind. A
+report either supports a value or does not, and all reports on the same side are equally likely. Such a channel is
+extremal (Kairouz, Oh, Viswanath 2016): its likelihood ratio takes two values only.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from sfumato.local.randomizers.randomizer import (
 )
 from sfumato.privacy.entropy import Entropy
 
-_BLOCK = 16  # positions of one block: its subsets are tabulated
+_BLOCK = 16  # positions of one block, whose subsets are tabulated
 _WORD = 64
 _WORDS_AT_ONCE = 1 << 16
-_SUBSETS_PER_CHUNK = 1 << 12  # subsets drawn at a time: their parts stay in the second-level cache
+_SUBSETS_PER_CHUNK = 1 << 12  # subsets drawn at a time: their parts fit the second-level cache
 _BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
 
 class SupportDesign(ABC):
-    """A relation of the values that each report supports, and a way to pick a report uniformly.
+    """A relation between reports and the values that they support, and a way to draw a report uniformly.
 
     Attributes:
         inputs: number of values.
@@ -68,7 +68,7 @@ class SupportDesign(ABC):
 
     @abstractmethod
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """Draw a uniform report among those that support ``codes`` if ``inside``, otherwise among the rest."""
+        """Draw a uniform report among the reports that support ``codes`` if ``inside``, otherwise among the others."""
 
     @abstractmethod
     def support(self, tally: Tally) -> Tally:
@@ -87,14 +87,14 @@ class SupportDesign(ABC):
         return count_outputs(reports, self.outputs)
 
     def _numbered(self, outputs: int, share: Fraction, pair_support: tuple[Fraction, Fraction]) -> None:
-        """Set the attributes of a design whose reports are the numbers below ``outputs``, each counted."""
+        """Set the attributes of a design whose reports are the numbers below ``outputs``, each with its own counter."""
         derive(self, outputs=outputs, share=share, pair_support=pair_support)
         derive(self, layout=Layout(smallest(outputs)), tally_size=outputs)
 
 
 @dataclass(frozen=True)
 class TwoValued(FrequencyOracle):
-    """A design and the chance that a report supports the true value, ``numerator`` / 2^64."""
+    """A design and the probability that a report supports the true value, ``numerator`` / 2^64."""
 
     design: SupportDesign
     numerator: Numerator = field(metadata={"name": "truth"})
@@ -113,13 +113,13 @@ class TwoValued(FrequencyOracle):
 
     @classmethod
     def within(cls, design: SupportDesign, epsilon: Fraction) -> TwoValued:
-        """Return the largest p that integers prove to be ``epsilon``-LDP."""
+        """Return the randomizer with the largest p that integers prove to be ``epsilon``-LDP."""
         odds = exp_below(epsilon) * design.share / (1 - design.share)
         return cls(design, Numerator(int(DENOMINATOR * odds / (1 + odds))))
 
     @property
     def chunk_size(self) -> int:
-        """The reports to draw at a time: more than elsewhere if a report fits one word."""
+        """The reports to draw at a time: more than usual if a report fits one word."""
         return _WORDS_AT_ONCE if self.layout.size <= _WORD // 8 else super().chunk_size
 
     def ratio(self) -> Fraction:
@@ -157,7 +157,7 @@ class TwoValued(FrequencyOracle):
 
 @dataclass(frozen=True)
 class DirectResponse(SupportDesign):
-    """The design that reports a value itself: k-ary randomized response (Warner 1965, Kairouz et al. 2014)."""
+    """The design that reports the value itself: k-ary randomized response (Warner 1965, Kairouz et al. 2014)."""
 
     inputs: int
 
@@ -174,7 +174,7 @@ class DirectResponse(SupportDesign):
         other = below(entropy, self.inputs - 1, codes.size).astype(dtype, copy=False)
         other += other >= true  # skip the true value
         true = true ^ other
-        true &= -inside.view(np.uint8).astype(dtype)  # all bits where inside, none elsewhere: a branch would be guessed
+        true &= -inside.view(np.uint8).astype(dtype)  # all bits where inside, none elsewhere: avoids a branch
         other ^= true
         return other
 
@@ -189,9 +189,9 @@ class DirectResponse(SupportDesign):
 
 @dataclass(frozen=True)
 class Hadamard(SupportDesign):
-    """Rows of a Hadamard matrix: a report supports a value where the parity of ``report & (value + 1)`` is even.
+    """Rows of a Hadamard matrix: a report supports a value if the parity of ``report & (value + 1)`` is even.
 
-    Hadamard response for high privacy (Acharya, Sun, Zhang 2019).
+    The source is Hadamard response for high privacy (Acharya, Sun, Zhang 2019).
     """
 
     inputs: int
@@ -209,7 +209,7 @@ class Hadamard(SupportDesign):
         report = below(entropy, self.outputs, codes.size).astype(dtype)
         row = (codes.astype(np.uint64) + np.uint64(1)).astype(dtype)
         even = (np.bitwise_count(report & row) & 1) == 0
-        lowest = row & (~row + dtype.type(1))  # flipping one bit of the row flips the parity: a bijection of the halves
+        lowest = row & (~row + dtype.type(1))  # flipping one bit of the row maps the halves onto each other
         report ^= np.where(even == inside, dtype.type(0), lowest)
         return report
 
@@ -229,7 +229,7 @@ class Hadamard(SupportDesign):
 class SubsetSelection(SupportDesign):
     """Subsets of ``size`` out of ``inputs`` values, as packed little-endian bits.
 
-    Ye and Barg 2018; Wang et al. 2016: the least variance of all randomizers at every epsilon.
+    They have the least variance of all randomizers at every epsilon (Ye and Barg 2018; Wang et al. 2016).
     """
 
     inputs: int
@@ -250,11 +250,11 @@ class SubsetSelection(SupportDesign):
             return self._pick_sequentially(codes, inside, entropy)
         if self.inputs <= _BLOCK:
             return self._pick_short(codes, inside, entropy)
-        word = self._others.draw(inside, entropy)  # of the values after the true one, and then of those before it
-        word |= inside.astype(np.uint64) << np.uint64(self.inputs - 1)  # and last the true value itself
+        word = self._others.draw(inside, entropy)  # bits of the values after the true one, then of the values before it
+        word |= inside.astype(np.uint64) << np.uint64(self.inputs - 1)  # and last the bit of the true value
         after = codes.astype(np.uint64)
         after += np.uint64(1)
-        turned = word << after  # turned within so many bits, every value comes to its place
+        turned = word << after  # a rotation puts every value at its position
         word >>= np.uint64(self.inputs) - after
         word |= turned
         if self.inputs < _WORD:
@@ -288,28 +288,28 @@ class SubsetSelection(SupportDesign):
             incidence[list(members), output] = True
         return incidence
 
-    @cached_property  # without it, randomizing a million of 40 values takes 1.1 times the CPU
+    @cached_property  # uncached, randomizing a million of 40 values takes 1.1 times the CPU
     def _others(self) -> Subsets:
-        """The subsets of the other values: of full size, or of one less beside the true value."""
+        """The subsets of the other values: of full size, or one smaller if the true value is included."""
         return Subsets(self.inputs - 1, (self.size, self.size - 1))
 
     @property
     def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint16]]:
-        """The subsets of the other values by size, where those of both sizes begin, and their numbers."""
+        """The subsets of the other values by size, the first number of either size, and the number of such subsets."""
         others = self.inputs - 1
         sizes = (self.size, self.size - 1)
         starts = np.array([sum(comb(others, less) for less in range(size)) for size in sizes], dtype=np.uint16)
         return _by_size(others), starts, np.array([comb(others, size) for size in sizes], dtype=np.uint16)
 
     def _pick_short(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """Draw the number of a subset of the other values; words of 16 bits hold any."""
+        """Draw the number of a subset of the other values; 16-bit words hold any of them."""
         subsets, starts, counts = self._short_others
         which = inside.view(np.uint8)
         place = starts.take(which)
         place += below(entropy, counts.take(which), codes.size)
         word = subsets.take(place)
         bit = _BITS.take(codes)
-        word += word & (~bit + np.uint16(1))  # room at the true value's position: what is above it doubles
+        word += word & (~bit + np.uint16(1))  # makes room at the true value's position: higher bits move up
         word |= bit * which
         packed = word.astype("<u2", copy=False).view(np.uint8).reshape(-1, 2)
         return packed[:, 0] if self.layout.width == 1 else packed
@@ -329,10 +329,10 @@ class SubsetSelection(SupportDesign):
 
 
 class Subsets:
-    """Uniform subsets of ``count <= 64`` positions, of one of two sizes each, as words.
+    """Uniform subsets of ``count <= 64`` positions, each with one of two sizes, as words.
 
-    First the sizes of the parts in blocks of 16, from their exact joint distribution; then, in every block, one
-    of the tabulated subsets of that size.
+    The sizes of the parts in blocks of 16 are drawn first, from their exact joint distribution. Then each block draws
+    one of the tabulated subsets of its size.
     """
 
     def __init__(self, count: int, sizes: tuple[int, int]) -> None:
@@ -347,14 +347,14 @@ class Subsets:
             parts[which, : 2 * len(split)] = np.tile(split, (2, 1))
         counts = np.array([[comb(length, size) for size in range(_BLOCK + 1)] for length in lengths], dtype=np.uint32)
         starts = np.cumsum([0, *(comb(_BLOCK, size) for size in range(_BLOCK))]).astype(np.uint32)
-        every = parts.reshape(-1, len(lengths))  # of both sizes
+        every = parts.reshape(-1, len(lengths))  # for both sizes
         self._counts = counts[np.arange(len(lengths)), every]
         self._starts = starts[every] << np.uint32(_BLOCK)
         self._uneven = ((1 << _BLOCK) % self._counts).astype(np.uint16)
         self._table = _by_size(_BLOCK).astype("<u2", copy=False)
 
     def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
-        """Draw one subset each, of the second size if ``which``."""
+        """Draw one subset per element, with the second size if ``which``."""
         composition = self._compositions(which.view(np.uint8), entropy)
         parts = np.empty((which.size, _WORD // _BLOCK), dtype="<u2")
         uneven = np.empty(parts.shape, dtype=np.bool_)
@@ -368,7 +368,7 @@ class Subsets:
         return parts.view("<u8").ravel().astype(np.uint64, copy=False)
 
     def _compositions(self, rows: NDArray[np.uint8], entropy: Entropy) -> NDArray[np.intp]:
-        """Draw how each subset is dealt to the blocks, by number."""
+        """Draw the number of each subset's split over the blocks."""
         rejected = self._width - np.uint16(1)
         drawn = self._composition.draw(rows, entropy).astype(np.uint16, copy=False)
         again = np.flatnonzero(drawn == rejected)
@@ -378,21 +378,21 @@ class Subsets:
         return (drawn + rows * self._width).astype(np.intp)
 
     def _subsets(self, composition: NDArray[np.intp], entropy: Entropy) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
-        """Draw a subset of each block, and mark those to draw again for all to be equally likely, as in ``below``."""
+        """Draw a subset of each block, and mark draws to repeat so that all are equally likely, as in ``below``."""
         blocks = _WORD // _BLOCK
         place = leading(entropy, composition.size * blocks, np.uint16).astype(np.uint32).reshape(-1, blocks)
         place *= self._counts.take(composition, axis=0)
-        place += self._starts.take(composition, axis=0)  # above the product
+        place += self._starts.take(composition, axis=0)  # in the bits above the product
         uneven = place.astype(np.uint16) < self._uneven.take(composition, axis=0)
         place >>= np.uint32(_BLOCK)
         return self._table.take(place), uneven
 
 
 def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Return a sampler's row for the ways to split a size, and the ways in its order; each comes twice.
+    """Return a sampler's row for the ways to split a size, and the ways in its order; each occurs twice.
 
-    Whole steps of 2^-16 come first, then what is left of every share, so that 16 bits decide most draws, and last what
-    no way takes.
+    Whole steps of 2^-16 come first, then the rest of every share, so that 16 bits decide most draws. The unused
+    remainder is last.
     """
     split = sorted(split, key=lambda parts: -prod(map(comb, lengths, parts)))
     weights = [prod(map(comb, lengths, parts)) for parts in split]
@@ -404,7 +404,7 @@ def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int],
 
 
 def _by_size(length: int) -> NDArray[np.uint16]:
-    """Return the subsets of so many positions as words: small ones first, then by their first positions."""
+    """Return the subsets of ``length`` positions as words: by size, then by their first positions."""
     masks = np.arange(1 << length, dtype=np.uint32)
     return masks[np.argsort(np.bitwise_count(masks), kind="stable")].astype(np.uint16)
 
@@ -421,7 +421,7 @@ def _compositions(lengths: list[int], size: int) -> list[tuple[int, ...]]:
 
 
 def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Compute the fast Walsh-Hadamard transform of a vector whose length is a power of two.
+    """Return the fast Walsh-Hadamard transform of a vector whose length is a power of two.
 
     >>> transform(np.array([1, 2, 3, 4])).tolist()
     [10, -2, -4, 0]
@@ -436,13 +436,13 @@ def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def least_variance(designs: Iterable[SupportDesign], epsilon: Fraction) -> TwoValued:
-    """Return the randomizer of the design with the least variance at a value of average frequency."""
+    """Return the randomizer of the design with the least variance for a value of average frequency."""
     candidates = (TwoValued.within(design, epsilon) for design in designs)
     return min(candidates, key=lambda candidate: candidate.variance(1 / candidate.inputs))
 
 
 def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
-    """Return the two sizes around size / (e^epsilon + 1), between which the best lies (Ye and Barg 2018)."""
+    """Return the two sizes around size / (e^epsilon + 1), which enclose the best one (Ye and Barg 2018)."""
     ideal = int(size / (1 + exp_below(epsilon)))
     return sorted({min(max(part, 1), size - 1) for part in (ideal, ideal + 1)})
 

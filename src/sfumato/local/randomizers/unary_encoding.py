@@ -1,9 +1,9 @@
-"""The comparison set: unary encoding and sketches, in which every bit has a coin of its own.
+"""Methods for comparison: unary encoding and sketches, with a separate coin for every bit.
 
-Symmetric and optimized unary encoding (SUE, OUE) and thresholded histograms (THE) differ only in the two coins, ``one``
-where the value stands and ``zero`` elsewhere; the count-mean sketches (CMS, HCMS) report hashed cells and dBitFlip a
-run of buckets.  They are here to be compared with: at equal epsilon the two-valued randomizers need less variance or
-fewer bytes, and ``auto`` never takes one of these.
+Symmetric and optimized unary encoding (SUE, OUE) and thresholded histograms (THE) differ only in two coins: ``one`` at
+the value and ``zero`` elsewhere.  The count-mean sketches (CMS, HCMS) report hashed cells, and dBitFlip a run of
+buckets.  At equal epsilon, the two-valued randomizers need less variance or fewer bytes, so ``auto`` never chooses one
+of these methods.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from sfumato.local.randomizers.randomizer import (
 from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
-_SHORT = 256  # bits of a row
+_SHORT = 256  # bits of a short row
 _BUCKETS_REPORTED = 8
 _THRESHOLDS = 501
 
 
 @dataclass(frozen=True)
 class BitFlipProbabilities:
-    """The two coins of a bit, as numerators over 2^64: the chance of a 1 at the value, and elsewhere."""
+    """The two coins of a bit, as numerators over 2^64: the probability of a 1 at the value, and elsewhere."""
 
     one: Numerator
     zero: Numerator
@@ -60,11 +60,11 @@ class BitFlipProbabilities:
 
     @property
     def ratio(self) -> Fraction:
-        """The odds ratio of the coins: the likelihood ratio when the value moves from one bit to another."""
+        """The odds ratio of the coins: the likelihood ratio if the value moves from one bit to another."""
         return Fraction(self.one * (DENOMINATOR - self.zero), self.zero * (DENOMINATOR - self.one))
 
     def then(self, second: BitFlipProbabilities) -> BitFlipProbabilities:
-        """Apply the coins of ``second`` to the bits of these, rounded towards smaller odds."""
+        """Return the coins of both rounds together, these followed by ``second``, rounded toward smaller odds."""
         one = self.one * second.one + (DENOMINATOR - self.one) * second.zero
         zero = self.zero * second.one + (DENOMINATOR - self.zero) * second.zero
         return BitFlipProbabilities(Numerator(one // DENOMINATOR), Numerator(-(-zero // DENOMINATOR)))
@@ -72,7 +72,7 @@ class BitFlipProbabilities:
 
 @dataclass(frozen=True)
 class Unary(FrequencyOracle):
-    """A unary encoding, of which all ``inputs`` bits are reported, packed little-endian."""
+    """A unary encoding that reports all ``inputs`` bits, packed little-endian."""
 
     inputs: int
     coins: BitFlipProbabilities
@@ -128,10 +128,10 @@ class Unary(FrequencyOracle):
 
 @dataclass(frozen=True)
 class CountMeanSketch(FrequencyOracle):
-    """CMS (Apple Differential Privacy Team 2017): hash to ``width`` cells, then symmetric unary encoding.
+    """CMS (Apple Differential Privacy Team 2017): a hash to ``width`` cells, then symmetric unary encoding.
 
-    The report is the number of the hash function, then the packed bits.  All linear maps over GF(width) are the
-    hash family, in place of 65 536 public ones, so that estimates are unbiased for every value.
+    The report is the number of the hash function, then the packed bits.  The hash family is all linear maps over
+    GF(width) instead of 65 536 public functions, so that estimates are unbiased for every value.
     """
 
     inputs: int
@@ -190,10 +190,10 @@ class CountMeanSketch(FrequencyOracle):
 
 @dataclass(frozen=True)
 class BucketRun(FrequencyOracle):
-    """dBitFlip (Ding, Kulkarni, Yekhanin 2017): bits about ``run`` of the buckets only.
+    """dBitFlip (Ding, Kulkarni, Yekhanin 2017): bits for ``run`` of the buckets only.
 
-    The published method draws a random set of buckets; here it is a random cyclic run, named by its first bucket,
-    which leaves the variance of every bucket the same and costs fewer bytes.
+    The published method draws a random set of buckets.  Here it is a random cyclic run, identified by its first bucket.
+    The variance of every bucket is the same, and a report has fewer bytes.
     """
 
     inputs: int
@@ -259,10 +259,10 @@ class BucketRun(FrequencyOracle):
 
 @dataclass(frozen=True)
 class HadamardSketch(SupportDesign):
-    """HCMS (Apple Differential Privacy Team 2017): hash to ``width`` cells, report the sign of one coefficient.
+    """HCMS (Apple Differential Privacy Team 2017): a hash to ``width`` cells, then the sign of one coefficient.
 
-    A report is ``(function * width + coefficient) * 2 + bit``.  The family is all linear maps over GF(width), in
-    place of 65 536 public ones, so that estimates are unbiased for every value.  ``width`` is a power of two.
+    A report is ``(function * width + coefficient) * 2 + bit``.  The hash family is all linear maps over GF(width)
+    instead of 65 536 public functions, so that estimates are unbiased for every value.  ``width`` is a power of two.
     """
 
     inputs: int
@@ -310,7 +310,7 @@ class HadamardSketch(SupportDesign):
 
 
 def flips(entropy: Entropy, shape: tuple[int, int], numerator: int) -> NDArray[np.bool_]:
-    """Toss independent coins, true with probability ``numerator`` / 2^64: one random byte each, more on a tie."""
+    """Draw independent coins, true with probability ``numerator`` / 2^64, from one random byte each, more on a tie."""
     size = shape[0] * shape[1]
     first = np.uint8(numerator >> 56)
     byte = leading(entropy, size, np.uint8)
@@ -328,7 +328,7 @@ def pack(bits: NDArray[np.bool_]) -> ReportArray:
 
 
 def _packed_rows(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Pack short rows all at once, filled up to whole bytes: row by row takes forty times as long."""
+    """Pack short rows all at once, padded to whole bytes; packing row by row takes forty times as long."""
     rows, width = bits.shape
     spare = -width % 8
     if width > _SHORT:
@@ -347,7 +347,7 @@ def unpack(reports: ReportArray, width: int) -> NDArray[np.bool_]:
 
 
 def headed(head: NDArray[Any], body: ReportArray) -> ReportArray:
-    """Join the little-endian bytes of ``head`` and those of ``body``; ``(n, bytes)``."""
+    """Join the little-endian bytes of ``head`` and of ``body``; ``(n, bytes)``."""
     return np.concatenate([to_bytes(head), to_bytes(body)], axis=1)
 
 
@@ -373,9 +373,9 @@ def _optimised(epsilon: Fraction) -> BitFlipProbabilities:
 
 
 def _thresholded(epsilon: Fraction, size: int) -> BitFlipProbabilities:
-    """Return the coins of a histogram with Laplace noise of scale 2 / epsilon, as bits above the best threshold.
+    """Return the coins of a histogram with Laplace noise of scale 2 / epsilon, cut to bits at the best threshold.
 
-    The bits alone leak less than the noisy histogram, so integers usually prove a smaller epsilon than claimed.
+    The bits alone reveal less than the noisy histogram, so integers usually prove a smaller epsilon than claimed.
     """
     half = float(epsilon) / 2
     thresholds = np.linspace(0.5, 1, _THRESHOLDS)
@@ -387,14 +387,14 @@ def _thresholded(epsilon: Fraction, size: int) -> BitFlipProbabilities:
 
 
 def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
-    widths = [1 << bits for bits in range(1, 5)]  # wider gains below 3 %
+    widths = [1 << bits for bits in range(1, 5)]  # a larger width gains less than 3 %
     fitting = [width for width in widths if width * LocalHash(size, width).functions <= LARGEST_TALLY]
     sketches = [CountMeanSketch(size, width, symmetric(epsilon)) for width in fitting]
     return min(sketches, key=lambda sketch: sketch.variance(1 / size))
 
 
 def _hadamard_sketch(size: int, epsilon: Fraction) -> TwoValued:
-    widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
+    widths = [1 << bits for bits in range(1, 6)]  # a larger width gains less than 2 %
     fitting = [width for width in widths if 2 * width * LocalHash(size, width).functions <= LARGEST_TALLY]
     return least_variance((HadamardSketch(size, width) for width in fitting), epsilon)
 

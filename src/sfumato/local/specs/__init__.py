@@ -1,1 +1,1 @@
-"""Questions to a population: frozen agreements of clients and servers."""
+"""Specs: frozen agreements between clients and servers about the quantity to estimate."""

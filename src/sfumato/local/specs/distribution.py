@@ -25,10 +25,10 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
 LARGEST_BINS = 512
-"""Bins of a distribution; the table has about twice as many outputs."""
+"""Largest number of bins of a distribution; its table has about twice as many outputs."""
 
 LARGEST_RANGE = 1 << 10
-"""Cells of a range domain: consistency solves a dense system of this size."""
+"""Largest number of cells of a range domain; consistency solves a dense system of this size."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Distribution(Spec):
     Attributes:
         low: left end of the first bin.
         high: right end of the last bin.
-        epsilon: what every report claims; integers prove it from ``randomizer``.
-        randomizer: one row a bin; each favours a window of outputs around it.
+        epsilon: the claimed loss of every report, proven in integers from ``randomizer``.
+        randomizer: one row per bin, which favors a window of outputs around it.
     """
 
     low: float
@@ -56,11 +56,11 @@ class Distribution(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, bins: int, epsilon: Number) -> Distribution:
-        """Design a square wave (Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric 2020) on ``bins`` bins.
+        """Return a square-wave spec (Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric 2020) with ``bins`` bins.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InputError: bounds that do not increase, or bins outside 2 .. 512.
+            LossError: epsilon is outside [1e-9, 32].
+            InputError: the bounds do not increase, or the number of bins is outside 2 .. 512.
         """
         check_bounds(low, high)
         exact = claimed(epsilon)
@@ -93,8 +93,8 @@ class Distribution(Spec):
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Estimate the shares of the bins.
 
-        Unbiased (``Post.NONE``) shares solve least squares and vary widely; the published estimator is
-        ``Post.SMOOTH``, expectation maximization with smoothing, whose bias the stated variance does not include.
+        Unbiased shares (``Post.NONE``) solve least squares and have a large variance. The published estimator is
+        ``Post.SMOOTH``, expectation maximization with smoothing. The stated variance does not include its bias.
 
         Raises:
             InputError: no reports.
@@ -126,10 +126,10 @@ class Range(Spec):
 
     Attributes:
         size: number of cells.
-        fanout: cells of one level that make one of the level above.
-        epsilon: what every report claims.
-        oracles: one frequency oracle a level, from the coarsest to single cells.
-        randomizer: one level, drawn at random.
+        fanout: cells of one level per cell of the level above.
+        epsilon: the claimed loss of every report.
+        oracles: one frequency oracle per level, from the coarsest to single cells.
+        randomizer: reports one level, drawn at random.
     """
 
     size: int
@@ -149,11 +149,11 @@ class Range(Spec):
 
     @classmethod
     def design(cls, size: int, *, epsilon: Number, fanout: int = 4) -> Range:
-        """Design a spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
+        """Return a spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InputError: a size outside 2 .. 1024, or a fanout outside 2 .. size.
+            LossError: epsilon is outside [1e-9, 32].
+            InputError: the size is outside 2 .. 1024, or the fanout outside 2 .. size.
         """
         exact = claimed(epsilon)
         size = parse_integer(size, "the size of a range is a whole number of cells")
@@ -173,7 +173,7 @@ class Range(Spec):
         return tuple(map(str, range(self.size)))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
-        """Return the interval of every level that holds each value, ``(n, levels)``.
+        """Return the interval of every level that contains each value, ``(n, levels)``.
 
         Raises:
             InputError: a value outside the domain.
@@ -182,28 +182,28 @@ class Range(Spec):
         codes = np.empty((len(self.widths), cells.size), dtype=smallest(self.size))
         for level, width in zip(codes, self.widths, strict=True):
             if width & (width - 1):
-                np.floor_divide(cells, width, out=level, casting="unsafe")  # a cell is below the size
-            else:  # a tenth of the time
+                np.floor_divide(cells, width, out=level, casting="unsafe")  # the result is below the size, so it fits
+            else:  # takes a tenth of the time
                 np.right_shift(cells, width.bit_length() - 1, out=level, casting="unsafe")
-        return codes.T  # a level's intervals lie side by side
+        return codes.T  # the intervals of a level are contiguous
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Estimate the shares of single cells, consistent over all levels.
 
         Raises:
-            InputError: a level without reports, or a post-processing other than none and simplex.
+            InputError: a level has no reports, or the post-processing is neither none nor simplex.
         """
         return self.answer([(cell, cell) for cell in range(self.size)], tally=tally, reports=reports, post=post)
 
     def answer(self, ranges: Sequence[tuple[int, int]], *, tally: Tally, reports: int, post: Post) -> Estimate:
         """Estimate the shares of inclusive ranges of cells.
 
-        Least squares over the estimates of all levels with their variances, given that all cells sum to one (Hay,
-        Rastogi, Miklau, Suciu 2010, with weights).  The stated variance is that of the noise, taking different
-        intervals of a level as uncorrelated, and that of which people reported about which level.
+        The estimates solve weighted least squares over all levels, with cells that sum to one (Hay, Rastogi, Miklau,
+        Suciu 2010, with weights). The stated variance has two parts: the noise, with the intervals of a level taken as
+        uncorrelated, and the random assignment of people to levels.
 
         Raises:
-            InputError: a range outside the domain, a level without reports, or another post-processing.
+            InputError: a range is outside the domain, a level has no reports, or the post-processing is not offered.
         """
         if any(not 0 <= first <= last < self.size for first, last in ranges):
             raise InputError(f"a range must lie within 0 .. {self.size - 1} and not end before it starts")
@@ -222,7 +222,7 @@ class Range(Spec):
         return Estimate(labels, members @ cells, np.maximum(variance, 0), reports)
 
     def _consistent(self, tally: Tally, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Estimate cells and their covariance, by noise and by who happened to report about which level."""
+        """Estimate cells and their covariance from the noise and from the random assignment of people to levels."""
         levels = []
         precision = np.zeros((self.size, self.size))
         weighted = np.zeros(self.size)
@@ -238,9 +238,9 @@ class Range(Spec):
         total = toward.sum()
         cells = inverse @ weighted
         cells -= toward * (cells.sum() - 1) / total
-        linear = inverse - np.outer(toward, toward) / total  # of the cells in the weighted estimates
+        linear = inverse - np.outer(toward, toward) / total  # weights of the cells in the estimates
         shares = simplex(cells)
-        covariance = -_multinomial(shares) / reports  # nobody who is wanted is missing from all levels together
+        covariance = -_multinomial(shares) / reports  # all levels together include every person
         for weight, width, variance, count in levels:
             starts = np.arange(0, self.size, width)
             own = weight * np.add.reduceat(linear, starts, axis=1)  # (cells, intervals of the level)
@@ -256,7 +256,7 @@ def _multinomial(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def half_width(epsilon: float) -> float:
-    """Return half the width of the square wave that carries most information (Li et al. 2020, equation 6).
+    """Return half the width of the square wave with the most information (Li et al. 2020, equation 6).
 
     >>> round(half_width(1.0), 4)
     0.2561

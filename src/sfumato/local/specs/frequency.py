@@ -1,6 +1,6 @@
-"""The spec of frequencies, and the choice among the methods of ``ORACLES``.
+"""The spec of frequencies, and the choice of a method from ``ORACLES``.
 
-Every method is made as truthful as its epsilon allows; AUTO takes the least exact variance.
+Every method is as accurate as its epsilon allows. AUTO chooses the least exact variance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
 LARGEST_DOMAIN = 1 << 20
-"""Values of a closed domain; larger ones are open domains, for :class:`sfumato.local.HeavyHitters`."""
+"""Largest number of values of a closed domain; for larger ones use :class:`sfumato.local.HeavyHitters`."""
 
 
 class _MethodNames(EnumType):
@@ -35,7 +35,7 @@ class _MethodNames(EnumType):
 
 
 class Method(StrEnum, metaclass=_MethodNames):
-    """The frequency methods of :data:`ORACLES`, and AUTO: the least exact variance of those with small reports."""
+    """The frequency methods of :data:`ORACLES`, and AUTO: the least exact variance among methods with small reports."""
 
     _ignore_ = "names each"
     AUTO = "auto"
@@ -46,12 +46,12 @@ class Method(StrEnum, metaclass=_MethodNames):
 
 @dataclass(frozen=True)
 class Frequency(Spec):
-    """A question how often each value of a closed domain occurs.
+    """A question about the frequency of each value of a closed domain.
 
     Attributes:
-        values: the values in order, or the number of values where they are 0, 1, 2, ...
-        epsilon: what every report claims: replacing the value changes the probability of any report by at most
-            a factor ``e^epsilon``; integers prove it from ``randomizer`` when the spec is made or read.
+        values: the values in order, or the number of values if they are 0, 1, 2, ...
+        epsilon: the claimed loss of every report. Replacing the value changes the probability of any report by at most
+            a factor ``e^epsilon``. Integers prove it from ``randomizer`` when the spec is made or read.
         method: the randomizer's name.
         randomizer: the channel, with its integer probabilities.
     """
@@ -80,17 +80,17 @@ class Frequency(Spec):
         method: Method = Method.AUTO,
         instantaneous_epsilon: Number | None = None,
     ) -> Frequency:
-        """Design a spec for a domain.
+        """Return a spec for a domain.
 
         Args:
-            values: the public list of values, or their number where they are 0 .. n-1; at least two.
+            values: the public list of values, or their number if they are 0 .. n-1; at least two.
             epsilon: per report, or, for the memoized methods, for all reports about one value; in [1e-9, 32].
-            method: AUTO takes the least exact variance among methods whose reports fit eight bytes.
+            method: AUTO chooses the least exact variance among methods whose reports fit eight bytes.
             instantaneous_epsilon: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32], or an instantaneous epsilon not below it.
-            InputError: fewer than two values, a value twice, or more than 2^20 values.
+            LossError: epsilon is outside [1e-9, 32], or the instantaneous epsilon is not below it.
+            InputError: there are fewer than two values, repeated values, or more than 2^20 values.
 
         >>> Frequency.design(["red", "green", "blue"], epsilon=1).method.value
         'grr'
@@ -112,7 +112,7 @@ class Frequency(Spec):
         """Return the codes of values ``(n,)``.
 
         Raises:
-            InputError: a value outside the domain, or missing.
+            InputError: a value is outside the domain, or missing.
         """
         return codes_of(self.values, np.asarray(values))
 
@@ -120,7 +120,7 @@ class Frequency(Spec):
         """Estimate frequencies from a tally of ``reports`` reports; unbiased with ``Post.NONE``.
 
         Raises:
-            InputError: no reports, or a post-processing that this method does not offer.
+            InputError: there are no reports, or this method does not offer the post-processing.
         """
         values, variance = frequencies(self.randomizer, tally, reports)
         match post:
@@ -140,7 +140,7 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
     """Return the positions of ``values`` in a domain.
 
     Raises:
-        InputError: a value that is not in the domain; the message names its position only.
+        InputError: a value is outside the domain; the message names its position only.
     """
     if values.ndim != 1:
         raise InputError(f"values must come as one column, not with {values.ndim} dimensions")
@@ -190,7 +190,8 @@ def size_of_domain(domain: tuple[str, ...] | tuple[int, ...] | int) -> int:
     """Return the number of values of a domain.
 
     Raises:
-        InputError: fewer than two values or more than 2^20, a value twice, or others than texts or whole numbers.
+        InputError: there are fewer than two values or more than 2^20, repeated values, or values that are neither texts
+            nor integers.
     """
     expect(domain, tuple | int, "a domain is a tuple of values, or their number")
     size = domain if isinstance(domain, int) else len(domain)
@@ -218,11 +219,11 @@ def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:
 def oracle(
     size: int, epsilon: Fraction, method: Method, instantaneous_epsilon: Fraction | None
 ) -> tuple[Method, FrequencyOracle]:
-    """Return the randomizer of a method for ``size`` values, and the method that it is.
+    """Return a method and its randomizer for ``size`` values; AUTO is resolved.
 
     Raises:
-        LossError: an instantaneous epsilon without a memoized method, missing for one, or not below epsilon.
-        InputError: the method does not serve so many values.
+        LossError: an instantaneous epsilon is given for a method without memo, is missing, or is not below epsilon.
+        InputError: the method does not support this number of values.
     """
     expect(method, Method, "a method is one of sfumato.local.Method")
     makers = {each.name: each for each in ORACLES}

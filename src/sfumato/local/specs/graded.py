@@ -1,7 +1,7 @@
-"""Graded protection that can be stated: three variants, each named for what it protects.
+"""Graded protection with an explicit guarantee: three variants, each named after what it protects.
 
-- :class:`GradedMean` (MinID-LDP): any two values are as hard to tell apart as the *stricter* of their levels asks.
-- :class:`PublicLevels` (personalised LDP): people's levels are public, only values are protected.
+- :class:`GradedMean` (MinID-LDP): the *smaller* budget of two levels protects any two of their values.
+- :class:`PublicLevels` (personalized LDP): people's levels are public, only values are protected.
 - :class:`Block` (block or metric LDP): the level of a value is disclosed, the value is protected within it.
 """
 
@@ -31,7 +31,7 @@ from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
-_POINTS = 5  # grid points of a level, ends included
+_POINTS = 5  # grid points per level, ends included
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class GradedMean(Spec):
 
     Attributes:
         divisions: ends of the levels.
-        budgets: epsilon of each level; two values are protected by the smaller of theirs.
+        budgets: epsilon of each level; two values are protected by the smaller budget of their levels.
         randomizer: rows are five grid points of every level, both ends included.
-        outputs: the number in [-1, 1] units that each report stands for.
+        outputs: the number in [-1, 1] units that each report represents.
         epsilon: ordinary LDP of the table; at most the larger budget, and at most twice the smaller.
     """
 
@@ -71,11 +71,11 @@ class GradedMean(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, divisions: Sequence[float], budgets: Sequence[Number]) -> GradedMean:
-        """Design the table of least average variance over the grid, by linear programming (about a second).
+        """Return the table of least average variance over the grid, by linear programming (about a second).
 
         Raises:
-            InputError: divisions that do not run from ``low`` to ``high`` in increasing order.
-            LossError: a budget outside [1e-9, 32].
+            InputError: the divisions do not increase from ``low`` to ``high``.
+            LossError: a budget is outside [1e-9, 32].
         """
         expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))
@@ -104,19 +104,20 @@ class GradedMean(Spec):
         """Estimate the mean without bias.
 
         Raises:
-            InputError: fewer than two reports, or a post-processing other than none.
+            InputError: there are fewer than two reports, or the post-processing is not none.
         """
         return average(tally, reports, bounds=(self.divisions[0], self.divisions[-1]), outputs=self.outputs, post=post)
 
 
 @dataclass(frozen=True)
 class PublicLevels(Spec):
-    """The mean of a number whose owners chose public levels of protection: personalised LDP.
+    """The mean of a number whose owners chose public levels of protection: personalized LDP.
 
     Attributes:
-        parts: one mean a level, with its epsilon.
-        independent: whether levels say nothing about values.  Then levels are weighted by reports over worst-case
-            variance, which no report moves; otherwise by their share of people, which is unbiased whatever the levels.
+        parts: one mean per level, with its epsilon.
+        independent: true if levels are independent of values.  Levels are then weighted by reports over worst-case
+            variance, which depends on no report.  Otherwise they are weighted by their share of people, which is
+            unbiased for any levels.
     """
 
     parts: tuple[Mean, ...]
@@ -137,11 +138,11 @@ class PublicLevels(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, budgets: Sequence[Number], independent: bool) -> PublicLevels:
-        """Design one optimal mean per level.
+        """Return a spec with one optimal mean per level.
 
         Raises:
-            LossError: a budget outside [1e-9, 32].
-            InputError: bounds that do not increase.
+            LossError: a budget is outside [1e-9, 32].
+            InputError: the bounds do not increase.
         """
         return cls(tuple(Mean.design(low, high, epsilon=budget) for budget in budgets), independent)
 
@@ -160,7 +161,7 @@ class PublicLevels(Spec):
         """Estimate the mean of all people.
 
         Raises:
-            InputError: fewer than two reports of a level that has any, or a post-processing other than none.
+            InputError: a level has exactly one report, or the post-processing is not none.
         """
         split = self.randomizer.split(tally)
         made = _by_level(self.parts, split, post)
@@ -176,7 +177,7 @@ class Block(Spec):
     """The mean of a number whose level is disclosed and whose value is protected within it: block LDP.
 
     Attributes:
-        parts: one mean a level, between the ends of that level, with the level's epsilon.
+        parts: one mean per level, between the ends of that level, with the level's epsilon.
     """
 
     parts: tuple[Mean, ...]
@@ -194,11 +195,11 @@ class Block(Spec):
 
     @classmethod
     def design(cls, divisions: Sequence[float], *, budgets: Sequence[Number]) -> Block:
-        """Design one optimal mean within every level.
+        """Return a spec with one optimal mean within every level.
 
         Raises:
-            LossError: a budget outside [1e-9, 32].
-            InputError: divisions that do not increase or do not fit the budgets.
+            LossError: a budget is outside [1e-9, 32].
+            InputError: the divisions do not increase or do not fit the budgets.
         """
         check_division(divisions, len(budgets))
         ends = pairwise(map(float, divisions))
@@ -215,20 +216,20 @@ class Block(Spec):
         return _labelled(self.parts, column, levels_of(column, edges), entropy)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimate the mean without bias: the share of every level is known exactly.
+        """Estimate the mean without bias, from the exactly known share of every level.
 
         Raises:
-            InputError: a level with a single report, or a post-processing other than none.
+            InputError: a level has a single report, or the post-processing is not none.
         """
         made = _by_level(self.parts, self.randomizer.split(tally), post)
         return _pooled(made, np.array([each.reports for each in made], dtype=np.float64), reports)
 
 
 def _derive_levels(spec: PublicLevels | Block, parts: tuple[Mean, ...]) -> None:
-    """Set the channel, whose level is public, and the epsilon of the weakest level.
+    """Set the channel, whose level is public, and the largest epsilon of the levels.
 
     Raises:
-        InputError: no level.
+        InputError: there is no level.
     """
     derive(spec, randomizer=Labelled(tuple(part.randomizer for part in parts)))
     derive(spec, epsilon=max(part.epsilon for part in parts))

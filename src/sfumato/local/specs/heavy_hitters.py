@@ -1,4 +1,4 @@
-"""Frequent values of an open domain: the prefix extending method."""
+"""Frequent values of an open domain, by the prefix extending method."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
 LONGEST = 48
-"""Bits of a value: six bytes of text, or an integer below 2^48."""
+"""Largest number of bits of a value: six bytes of text, or an integer below 2^48."""
 
 _BYTE = 8
-_FALSE_ALARMS = 1e-4  # nominal chance that a value nobody holds is reported, over all last candidates together
+_FALSE_ALARMS = 1e-4  # nominal probability of a false value, over all final candidates together
 
 
 @dataclass(frozen=True)
 class HeavyHitters(Spec):
     """The most frequent of up to 2^48 values (PEM, Wang, Li, Jha 2019).
 
-    Every person reports the prefix of one length, drawn at random, by local hashing over a binary field, whose digits
-    are groups of bits.  The server keeps reports (its state grows with them), extends frequent prefixes and counts.
+    Every person reports the prefix of one random length, by local hashing over a binary field whose digits are groups
+    of bits.  The server stores the reports (its state grows with them), extends frequent prefixes and counts.
 
     Attributes:
         bits: length of a value, a multiple of 8 up to 48.
-        text: whether values are texts of at most ``bits / 8`` bytes in UTF-8, otherwise integers.
-        epsilon: what every report claims.
-        randomizer: one local hashing a prefix length.
+        text: true if values are texts of at most ``bits / 8`` bytes in UTF-8, false for integers.
+        epsilon: the claimed loss of every report.
+        randomizer: one local hashing per prefix length.
     """
 
     bits: int
@@ -68,11 +68,11 @@ class HeavyHitters(Spec):
 
     @classmethod
     def design(cls, *, bits: int, text: bool, epsilon: Number) -> HeavyHitters:
-        """Design a spec for values of ``bits`` bits.
+        """Return a spec for values of ``bits`` bits.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InputError: bits that are no multiple of 8 up to 48.
+            LossError: epsilon is outside [1e-9, 32].
+            InputError: the number of bits is no multiple of 8 up to 48.
         """
         exact = claimed(epsilon)
         bits = parse_integer(bits, "bits are a whole number")
@@ -96,14 +96,14 @@ class HeavyHitters(Spec):
         """Return the prefixes of all lengths, ``(n, lengths)``.
 
         Raises:
-            InputError: a value that is no text (or integer), or is too long.
+            InputError: a value is no text (or no integer), or is too long.
         """
         codes = self._texts(values) if self.text else self._integers(values)
         lengths = [design.inputs.bit_length() - 1 for design in self.designs]
         return np.stack([codes >> np.uint64(lengths[-1] - length) for length in lengths], axis=1)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:  # noqa: ARG002 -- see Spec
-        """Refuse: a tally of an open domain would be as long as the domain.
+        """Refuse, because a tally of an open domain would be as long as the domain.
 
         Raises:
             InputError: always.
@@ -111,19 +111,19 @@ class HeavyHitters(Spec):
         raise InputError("heavy hitters are found, not estimated: use find")
 
     def find(self, reports: ReportArray, *, most: int) -> Estimate:
-        """Find the most frequent values, at most ``most`` of them, with their frequencies.
+        """Return the most frequent values, at most ``most`` of them, with their frequencies.
 
-        Frequencies come from the people who reported whole values only, and their variance says so.  Values that
-        noise alone could have raised that high are left out (nominally one false one in 10 000 runs, by the normal
-        approximation, which is optimistic for few reports); being chosen for its size, an estimate that stays is
-        slightly high.
+        Frequencies come only from people who reported whole values, and the variance includes this.  Values that noise
+        alone could have raised this high are excluded.  Nominally, one run in 10 000 has a false value; with few
+        reports the normal approximation understates this rate.  The estimates of the reported values are slightly high,
+        because they were selected by size.
 
         Args:
             reports: all reports, in the layout of the randomizer.
-            most: how many prefixes are kept at every length, 1 .. 256.
+            most: number of prefixes extended per length, 1 .. 256.
 
         Raises:
-            InputError: no reports of some length, or ``most`` out of range.
+            InputError: a length has no reports, or ``most`` is out of range.
         """
         if not 1 <= most <= 1 << _BYTE:
             raise InputError(f"heavy hitters returns 1 to 256 values, not {most}", culprit=most)
@@ -180,9 +180,9 @@ class HeavyHitters(Spec):
 def _extensions(design: LocalHash, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Tally:
     """Return the support of every ``step``-bit extension of every prefix, ``(prefixes << step,)``.
 
-    The hash is linear, so that of an extended prefix is the sum (in a binary field: the exclusive or) of the prefix's
-    and the extension's.  One histogram a prefix, over the extension's coefficients and the bucket that remains for
-    it, then serves all its extensions.
+    The hash is linear.  The hash of an extended prefix is the sum of the hashes of prefix and extension (in a binary
+    field: the exclusive or).  So one histogram per prefix serves all its extensions.  It counts the extension's
+    coefficients and the remaining bucket.
     """
     buckets = design.buckets
     function, bucket = np.divmod(reports, np.uint64(buckets))

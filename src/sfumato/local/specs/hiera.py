@@ -1,13 +1,13 @@
-"""HierA: budgets graded by the sensitivity of values, as published, with the guarantee that it really has.
+"""HierA: budgets graded by the sensitivity of values, as published, with its actual guarantee.
 
 The domain is cut into levels with decreasing budgets.  A person reports a level, randomized with the budget of the
-*true* level, then the sign of the value, randomized with the budget of the *reported* level (LHP).  The collector
-re-randomizes reports of generous levels up to stricter ones, so that it can use them
-there too (PLC), and pools all levels.
+*true* level, then the sign of the value, randomized with the budget of the *reported* level (LHP).  The collector also
+re-randomizes reports of levels with large budgets to smaller ones, so that it can use them there too (PLC).  It pools
+all levels.
 
 The budgets are not the guarantee.  The level alone, and level and sign together, distinguish values by more than the
-budget of either; ``Hiera.epsilon`` is the exact worst case, by enumeration of the integer table.  With budgets
-(5, 4, 3, 2, 1) it is 8.067, not 1 to 5.
+budget of either.  ``Hiera.epsilon`` is the exact worst case, by enumeration of the integer table.  With budgets (5, 4,
+3, 2, 1) it is 8.067, not 1 to 5.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Hiera(Spec):
     """The mean of a number whose levels have different budgets.
 
     Attributes:
-        divisions: ends of the levels, increasing, first and last are the bounds of the domain.
+        divisions: ends of the levels, increasing; the first and last are the bounds of the domain.
         budgets: nominal budget of each level, not increasing.  They are parameters, not guarantees.
         randomizer: LHP as a table; inputs are the two ends of every level, outputs are level and sign.
-        epsilon: the guarantee: the exact worst case over all pairs of values and all reports.
+        epsilon: the guarantee, the exact worst case over all pairs of values and all reports.
     """
 
     divisions: tuple[float, ...]
@@ -69,12 +69,12 @@ class Hiera(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, divisions: Sequence[float], budgets: Sequence[Number]) -> Hiera:
-        """Design a spec for levels and their budgets, the first level being the least sensitive.
+        """Return a spec for levels and their budgets; the first level is the least sensitive.
 
         Raises:
-            InputError: divisions that do not run from ``low`` to ``high``, do not increase or do not fit the budgets,
-                or budgets that increase.
-            LossError: a budget outside [1e-9, 32].
+            InputError: the divisions do not increase from ``low`` to ``high``, do not fit the budgets, or the budgets
+                increase.
+            LossError: a budget is outside [1e-9, 32].
         """
         expect(budgets, Sequence, "budgets are a list, one a level")
         check_division(divisions, len(budgets))
@@ -105,7 +105,7 @@ class Hiera(Spec):
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
         """Return the level of each value, and one of its ends by random rounding: ``2 level + end``.
 
-        The sign's probability is linear in the value, so rounding within the level leaves LHP as published.
+        The sign's probability is linear in the value, so rounding within the level does not change LHP.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -120,7 +120,7 @@ class Hiera(Spec):
         """Estimate the mean without reuse (mu = 1), which is best, and without bias.
 
         Raises:
-            InputError: fewer than two reports, or a post-processing other than none.
+            InputError: there are fewer than two reports, or the post-processing is not none.
         """
         if post is not Post.NONE or reports < 2:  # noqa: PLR2004
             raise InputError("a graded mean needs at least two reports, and no post-processing")
@@ -155,13 +155,13 @@ def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> RealArray:
 def convert(
     plus: int, minus: int, *, source: Fraction, target: Fraction, generator: np.random.Generator
 ) -> tuple[int, int]:
-    """Randomize a level's sign counts again, to the smaller budget of another level (PLC).
+    """Re-randomize a level's sign counts to the smaller budget of another level (PLC).
 
-    A sign is kept with probability (p_i + p_j - 1) / (2 p_i - 1), where p = e^epsilon / (e^epsilon + 1), and flipped
-    otherwise; counts are flipped by two binomial draws.  This is post-processing of reports.
+    A sign is unchanged with probability (p_i + p_j - 1) / (2 p_i - 1), with p = e^epsilon / (e^epsilon + 1), and
+    flipped otherwise.  Two binomial draws flip the counts.  This is post-processing of reports.
 
     Raises:
-        InputError: the target budget is larger than the source's: reports cannot be made more truthful.
+        InputError: the target budget is larger than the source's; reports cannot be made more accurate.
     """
     if target > source:
         raise InputError("reports can be converted to a smaller budget only", culprit=(source, target))
@@ -174,14 +174,14 @@ def convert(
 def aggregate(
     tally: Tally, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator
 ) -> float:
-    """Aggregate as published: every report is used ``mu`` times, in its own level and the stricter ones below.
+    """Return the published estimate: every report is used ``mu`` times, in its own level and in stricter ones below.
 
-    Level j takes its own reports mu - k + j times where j + mu - 1 > k (once otherwise), and the conversions from
-    levels j - 1 down to j - mu + 1; its sum is (n1 - n2) / (2 p - 1), or, with ``clamp``, from counts of the true
-    signs cut to [0, N] as printed, which biases the mean.  The result is in [-1, 1] units.
+    Level j uses its own reports mu - k + j times if j + mu - 1 > k (otherwise once), and the conversions from levels j
+    - 1 down to j - mu + 1.  Its sum is (n1 - n2) / (2 p - 1).  With ``clamp``, counts of the true signs are cut to [0,
+    N] as printed, which biases the mean.  The result is in [-1, 1] units.
 
     Raises:
-        InputError: ``mu`` outside 1 .. number of levels, or no reports.
+        InputError: ``mu`` is outside 1 .. number of levels, or there are no reports.
     """
     depth = len(budgets)
     if not 1 <= mu <= depth:
@@ -213,8 +213,8 @@ def aggregate(
 def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
     """Return the exact variance of the unclamped mean of these values, in ``[-1, 1]`` units.
 
-    A report of level i has 1/a_i^2 - v^2 + mu^-2 sum_j (1/a_j^2 - 1/a_i^2) over the levels j that it is converted to,
-    a = tanh(budget / 2); reuse only adds to it, so mu = 1 is best.
+    A report of level i contributes 1/a_i^2 - v^2 + mu^-2 sum_j (1/a_j^2 - 1/a_i^2) over its target levels j, with a =
+    tanh(budget / 2).  Reuse only adds variance, so mu = 1 is best.
     """
     rate = attenuation(spec.budgets)
     depth = rate.size
@@ -230,7 +230,9 @@ def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
 
 
 def attenuation(budgets: Sequence[Fraction]) -> RealArray:
-    """Return 2 p - 1 = tanh(epsilon / 2) of each budget, to which randomized response shrinks a sign's mean."""
+    """Return 2 p - 1 = tanh(epsilon / 2) of each budget, the factor by which randomized response shrinks a sign's
+    mean.
+    """
     return np.tanh([float(budget) / 2 for budget in budgets])
 
 
@@ -243,10 +245,10 @@ def levels_of(values: RealArray, divisions: RealArray) -> NDArray[np.uint16]:
 
 
 def check_division(divisions: Sequence[float], levels: int) -> None:
-    """Refuse divisions that are not finite and increasing, one more than there are levels.
+    """Refuse divisions that are not finite and increasing, or not one more than the levels.
 
     Raises:
-        InputError: says so.
+        InputError: the divisions are invalid.
     """
     expect_all(divisions, int | float, "the ends of levels are a list of numbers")
     if any(not -math.inf < low < high < math.inf for low, high in pairwise(divisions)):

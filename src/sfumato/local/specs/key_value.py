@@ -1,4 +1,4 @@
-"""Shares and mean values of keys, where every person holds a set of key-value pairs."""
+"""Shares and mean values of keys, if every person has a set of key-value pairs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
 
 MOST_PAIRS = 1 << 16
-"""Pairs of one person; with more, the one that is reported stands for too many."""
+"""Largest number of pairs of one person; the one that is reported represents all of them."""
 
 _HALF = DENOMINATOR // 2
 
@@ -45,9 +45,10 @@ _HALF = DENOMINATOR // 2
 class SignedUnary(Randomizer):
     """A randomizer that reports every key as absent, -1 or +1 (PCKV-UE, Gu et al. 2020).
 
-    Input ``2 k + s`` is key k with sign s (1 for +1); input ``2 keys`` is a person without a key to report.  The own
-    key is present with probability ``one``, others with ``zero`` and a fair sign; the own sign is true with
-    probability ``sign``; all are numerators over 2^64.  A report is the packed presences, then the packed signs.
+    Input ``2 k + s`` is key k with sign s (1 for +1).  Input ``2 keys`` is a person without a key to report.  The
+    person's key is present with probability ``one``; other keys with probability ``zero`` and a fair sign.  The key's
+    sign is true with probability ``sign``.  All three are numerators over 2^64.  A report is the packed presences, then
+    the packed signs.
     """
 
     keys: int
@@ -112,7 +113,7 @@ class SignedUnary(Randomizer):
         return present, positive
 
     def _cell(self, *, own: bool) -> tuple[Fraction, Fraction, Fraction]:
-        """Return the chances that a key is reported with the true sign, the other sign, and as absent."""
+        """Return the probabilities that a key is reported with the true sign, the other sign, and as absent."""
         present, sign = (self.one, self.sign) if own else (self.zero, _HALF)
         there = Fraction(present, DENOMINATOR)
         true = there * Fraction(sign, DENOMINATOR)
@@ -121,15 +122,14 @@ class SignedUnary(Randomizer):
 
 @dataclass(frozen=True)
 class KeyValue(Spec):
-    """For every key, the share of people who hold it and the mean of their values.
+    """The share of people with each key, and the mean of their values.
 
     Attributes:
         keys: the public keys, or their number.
         low: least value.
         high: largest value.
-        pairs: people with more pairs report a random one of theirs, which biases shares downward; people with
-            fewer are padded.
-        epsilon: what every report claims, for any change of the whole set of pairs.
+        pairs: people with more pairs report a random one, which biases shares downward; people with fewer are padded.
+        epsilon: the claimed loss of every report, for any change of the whole set of pairs.
         randomizer: the channel for one sampled pair.
     """
 
@@ -154,11 +154,11 @@ class KeyValue(Spec):
     def design(
         cls, keys: tuple[str, ...] | tuple[int, ...] | int, low: float, high: float, *, pairs: int, epsilon: Number
     ) -> KeyValue:
-        """Design PCKV-UE with its optimized budgets (Gu, Li, Cheng, Xiong, Cao 2020).
+        """Return a PCKV-UE spec with its optimized budgets (Gu, Li, Cheng, Xiong, Cao 2020).
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InputError: no keys, bounds that do not increase, or fewer than one pair.
+            LossError: epsilon is outside [1e-9, 32].
+            InputError: there are no keys, the bounds do not increase, or there is less than one pair.
         """
         exact = claimed(epsilon)
         check_bounds(low, high)
@@ -168,7 +168,7 @@ class KeyValue(Spec):
         size = _number_of(keys)
         limit = exp_below(exact)
         zero = math.ceil(DENOMINATOR * 2 / (limit + 3))
-        # the sign coin takes what integers leave after the presence coins
+        # the sign coin uses the loss that remains after the presence coins
         sign = int(min(DENOMINATOR * limit / (limit + 1), limit * zero * _HALF / (DENOMINATOR - zero)))
         return cls(
             keys,
@@ -193,7 +193,7 @@ class KeyValue(Spec):
             entropy: draws the pair and rounds its value.
 
         Raises:
-            InputError: an unknown key, a value outside its bounds, or counts that do not add up.
+            InputError: a key is unknown, a value is outside its bounds, or the counts do not add up.
         """
         keys, column, counts = (np.asarray(part) for part in values)
         scaled = (numbers(column, self.low, self.high) - self.low) / (self.high - self.low)
@@ -214,13 +214,13 @@ class KeyValue(Spec):
         return chosen
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimate shares and means; means are ratios: asymptotically unbiased, with variance by the delta method.
+        """Estimate shares and means.  Means are ratios: asymptotically unbiased, with variance by the delta method.
 
-        Shares are unbiased where nobody has more than ``pairs`` pairs; those of people who have more come out too
-        small, as one pair of theirs stands for ``pairs``.
+        Shares are unbiased if no person has more than ``pairs`` pairs.  Shares are too small if people have more,
+        because one reported pair then represents ``pairs``.
 
         Raises:
-            InputError: no reports, or a post-processing other than none.
+            InputError: there are no reports, or the post-processing is not none.
         """
         if reports == 0 or post is not Post.NONE:
             raise InputError("key-value estimates need reports, and no post-processing")
@@ -228,7 +228,7 @@ class KeyValue(Spec):
             part / DENOMINATOR for part in (self.randomizer.one, self.randomizer.zero, self.randomizer.sign)
         )
         present, positive = np.split(tally / reports, 2)
-        held = (present - zero) / (one - zero)  # share that sampled the key
+        held = (present - zero) / (one - zero)  # share of people who sampled the key
         signed = (2 * positive - present) / (one * (2 * sign - 1))  # mean sign times that share
         variance_held = present * (1 - present) / ((one - zero) ** 2 * reports)
         variance_signed = (present - (2 * positive - present) ** 2) / ((one * (2 * sign - 1)) ** 2 * reports)
@@ -243,7 +243,7 @@ class KeyValue(Spec):
 
 
 def _number_of(keys: tuple[str, ...] | tuple[int, ...] | int) -> int:
-    """Return the number of keys, which are a domain, but may be a single one."""
+    """Return the number of keys: a domain, or a single key."""
     size = keys if isinstance(keys, int) else len(keys)
     if size < 1:
         raise InputError("a key-value spec needs at least one key", culprit=keys)

@@ -1,9 +1,9 @@
 """The mean of a bounded number: the spec, and its five mechanisms as finite tables.
 
-A value is scaled to [-1, 1] and rounded at random to one of two neighbouring grid inputs, which keeps its mean; the
-table randomizes the grid input; every output stands for a number.  Estimates are unbiased whatever the values.
-Finite tables are not an approximation for convenience: as floats, the piecewise mechanism identifies from a
-single report which of two inputs was impossible with a probability of about one half.
+A value is scaled to [-1, 1] and rounded at random to a neighboring grid input, which preserves its mean.  The table
+randomizes the grid input, and every output represents a number.  Estimates are unbiased for all values.  Finite tables
+are necessary for privacy.  In floating point, a single report of the piecewise mechanism shows with probability of
+about one half that one of two inputs was impossible.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from sfumato.privacy.loss import Number
 
 _PIECES = 129  # outputs of the piecewise mechanism
 _LAPLACE_INPUTS = 33
-_LAPLACE_REACH = 20  # outputs reach so many scales beyond the inputs; e^-20 of the noise folds into the ends
-_LAPLACE_LONGEST = 1 << 21  # outputs on each side: more would not fit into memory
+_LAPLACE_REACH = 20  # outputs reach this many scales beyond the inputs; the ends absorb e^-20 of the noise
+_LAPLACE_LONGEST = 1 << 21  # outputs on each side: more would not fit in memory
 _LAPLACE_OUTPUTS = 1025
-_HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
+_HYBRID_FROM = 0.61  # up to this epsilon, the hybrid mechanism is Duchi's (Wang et al. 2019, Section III-C)
 
 
 LARGEST_GRID = 1 << 12
-"""Inputs of a table that randomizes numbers."""
+"""Largest number of inputs of a table that randomizes numbers."""
 
 LEAST_WIDTH, LARGEST_BOUND = 1e-100, 1e100
-"""Of bounds: beyond these, squares and quotients of what lies between are no floats any more."""
+"""Limits of bounds, so that squares and quotients stay within the range of floats."""
 
 
 class MeanMethod(StrEnum):
     """A mechanism for a mean."""
 
-    AUTO = "auto"  # the least worst-case variance of all but Laplace
+    AUTO = "auto"  # the least worst-case variance of all except Laplace
     LAPLACE = "laplace"  # Laplace noise on a grid
     DUCHI = "duchi"  # one bit (Duchi, Jordan, Wainwright 2018), also known as Harmony
     PIECEWISE = "pm"  # piecewise mechanism (Wang et al. 2019, Algorithm 2)
@@ -63,10 +63,10 @@ class Mean(Spec):
     Attributes:
         low: the least value, public.
         high: the largest value, public.
-        epsilon: what every report claims; integers prove it from ``randomizer``.
+        epsilon: the claimed loss of every report, proven in integers from ``randomizer``.
         method: the mechanism's name.
-        randomizer: the table, one row an input of the grid from ``low`` to ``high``.
-        outputs: the number in [-1, 1] units that each report stands for.
+        randomizer: the table, one row per input of the grid from ``low`` to ``high``.
+        outputs: the number in [-1, 1] units that each report represents.
     """
 
     low: float
@@ -87,19 +87,19 @@ class Mean(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, epsilon: Number, method: MeanMethod = MeanMethod.AUTO) -> Mean:
-        """Design a spec for numbers between public bounds.
+        """Return a spec for numbers between public bounds.
 
         Args:
             low: the least value.
             high: the largest value, above ``low``.
             epsilon: per report, in [1e-9, 32].
-            method: AUTO computes the worst-case variance of every mechanism that there is for the epsilon, and takes
+            method: AUTO computes the worst-case variance of every mechanism that exists for the epsilon, and chooses
                 the least.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InfeasibleError: the method that was named has no table for so small an epsilon.
-            InputError: bounds that are not finite and increasing.
+            LossError: epsilon is outside [1e-9, 32].
+            InfeasibleError: the given method has no table for this small epsilon.
+            InputError: the bounds are not finite and increasing.
         """
         check_bounds(low, high)
         exact = claimed(epsilon)
@@ -107,12 +107,12 @@ class Mean(Spec):
             return cls(float(low), float(high), exact, method, *_mechanism(method, exact))
         specs = []
         for each in (MeanMethod.DUCHI, MeanMethod.PIECEWISE, MeanMethod.HYBRID, MeanMethod.OPTIMAL):
-            with suppress(InfeasibleError):  # the solver may find no optimal table where epsilon is beyond any use
+            with suppress(InfeasibleError):  # the solver may fail for an epsilon beyond any use
                 specs.append(cls(float(low), float(high), exact, each, *_mechanism(each, exact)))
         return min(specs, key=worst_variance)
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
-        """Return the grid inputs of values ``(n,)``, rounded at random between neighbours.
+        """Return the grid inputs of values ``(n,)``, rounded at random between neighbors.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -124,7 +124,7 @@ class Mean(Spec):
         """Estimate the mean from a tally, in the units of the data, with the variance of the reports.
 
         Raises:
-            InputError: fewer than two reports, or a post-processing other than none.
+            InputError: there are fewer than two reports, or the post-processing is not none.
         """
         return average(tally, reports, bounds=(self.low, self.high), outputs=self.outputs, post=post)
 
@@ -135,7 +135,7 @@ def average(
     """Average outputs in [-1, 1] units, and return the mean in the units of ``bounds``.
 
     Raises:
-        InputError: fewer than two reports, or a post-processing other than none.
+        InputError: there are fewer than two reports, or the post-processing is not none.
     """
     if post is not Post.NONE:
         raise InputError("a mean has no post-processing: use none")
@@ -151,7 +151,7 @@ def average(
 def worst_variance(spec: Mean) -> float:
     """Return the exact largest variance of one report in [-1, 1] units, rounding to the grid included.
 
-    Between two grid inputs the second moment is linear, so the variance is a parabola there.
+    Between two grid inputs the second moment is linear, so the variance is a parabola.
     """
     grid = np.linspace(-1, 1, spec.randomizer.inputs)
     second = spec.randomizer.probabilities @ np.square(spec.outputs)
@@ -161,20 +161,20 @@ def worst_variance(spec: Mean) -> float:
 
 
 def check_table(table: IntegerTable, most: int) -> None:
-    """Refuse a table that has not two to ``most`` inputs.
+    """Refuse a table with fewer than two or more than ``most`` inputs.
 
     Raises:
-        InputError: says so.
+        InputError: the number of inputs is out of range.
     """
     if not 2 <= table.inputs <= most:  # noqa: PLR2004
         raise InputError(f"a table for numbers has from 2 to {most} inputs, not {table.inputs}", culprit=table)
 
 
 def check_bounds(low: float, high: float) -> None:
-    """Refuse bounds that are not finite and increasing, or between which floats cannot be computed with.
+    """Refuse bounds that are not finite and increasing, or that cause overflow or loss of precision.
 
     Raises:
-        InputError: says so.
+        InputError: the bounds are invalid.
     """
     for bound in (low, high):
         expect(bound, int | float, "bounds are numbers")
@@ -192,7 +192,7 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Re
     """Return values as floats between the bounds.
 
     Raises:
-        InputError: a value outside the bounds, NaN, or no number; the message names positions only.
+        InputError: a value is outside the bounds, NaN, or no number; the message names positions only.
     """
     column = np.asarray(values)
     if column.ndim != 1 or column.dtype.kind not in "iuf":
@@ -208,13 +208,13 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Re
 
 
 def grid_codes(values: RealArray, entropy: Entropy, *, low: float, high: float, inputs: int) -> InputCodes:
-    """Round numbers at random to ``inputs`` grid points, keeping the mean."""
+    """Round numbers at random to ``inputs`` grid points, so that the mean is preserved."""
     scaled = (values - low) * ((inputs - 1) / (high - low))
     scaled += entropy.words(values.size) * 2.0**-64
     return np.minimum(scaled, inputs - 1).astype(np.uint16)
 
 
-@cached()  # without it, a spec of ten numeric attributes takes six times the CPU
+@cached()  # uncached, a spec of ten numeric attributes takes six times the CPU
 def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tuple[float, ...]]:
     match method:
         case MeanMethod.DUCHI:
@@ -231,16 +231,16 @@ def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tup
 
 
 def duchi(epsilon: Fraction) -> Solution:
-    """Make the table of Duchi's bit: the value rounded at random to -1 or 1, under randomized response."""
+    """Return the table of Duchi's bit: the value rounded at random to -1 or 1, under randomized response."""
     table = IntegerTable.windows(2, 2, epsilon)
     return Solution(table, unbiased(table, np.zeros(2), np.array([-1.0, 1.0])))
 
 
 def piecewise(epsilon: Fraction) -> Solution:
-    """Make the piecewise mechanism on 129 outputs: each input favours a window of outputs around it.
+    """Return the piecewise mechanism with 129 outputs: each input favors a window of outputs around it.
 
-    Windows move by one output from input to input, so means are evenly spaced exactly; the length of the window is
-    the one of least worst-case variance.
+    Windows move by one output from input to input, so means are exactly evenly spaced.  The window has the length of
+    least worst-case variance.
     """
     limit = float(exp_below(epsilon))
     lengths = np.arange(1, _PIECES)
@@ -259,7 +259,7 @@ def piecewise(epsilon: Fraction) -> Solution:
 
 
 def hybrid(epsilon: Fraction) -> Solution:
-    """Mix piecewise, with probability 1 - e^(-epsilon/2), and Duchi's bit, which serves alone up to epsilon 0.61."""
+    """Mix piecewise, with probability 1 - e^(-epsilon/2), and Duchi's bit, which is used alone up to epsilon 0.61."""
     if epsilon <= Fraction(_HYBRID_FROM):
         return duchi(epsilon)
     share = 1 - math.exp(-float(epsilon) / 2)
@@ -273,9 +273,9 @@ def hybrid(epsilon: Fraction) -> Solution:
 
 
 def laplace(epsilon: Fraction) -> Solution:
-    """Make two-sided geometric noise of scale 2 / epsilon on a grid; far tails fold into the last outputs.
+    """Return two-sided geometric noise of scale 2 / epsilon on a grid; the last outputs absorb the far tails.
 
-    An output at either end stands for the mean of all that folds into it, which keeps the estimate unbiased.
+    An output at either end represents the mean of all outputs that it absorbs, so the estimate stays unbiased.
     """
     scale = 2 / float(epsilon)
     step = max(2 / (_LAPLACE_INPUTS - 1), 2 * (1 + _LAPLACE_REACH * scale) / _LAPLACE_OUTPUTS)

@@ -1,7 +1,7 @@
-"""Several attributes of one person, splitting epsilon among them or sampling one of them.
+"""Several attributes of one person, which split epsilon or are sampled.
 
-RS+FD, which samples one and fills the others with fake data, is left out on purpose: when the whole tuple changes its
-epsilon is ln(d (e^epsilon - 1) + 1), not epsilon.
+RS+FD samples one attribute and fills the others with fake data. It is deliberately absent: if the whole tuple changes,
+its epsilon is ln(d (e^epsilon - 1) + 1), not epsilon.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ AttributeSpec: TypeAlias = Frequency | Mean
 
 
 class Sharing(StrEnum):
-    """A way of attributes to share one epsilon."""
+    """A way to share one epsilon among attributes."""
 
     SPLIT = "split"  # SPL: all are reported, each with its share
-    SAMPLE = "sample"  # SMP: one, drawn at random, is reported with all of it; nearly always the better
+    SAMPLE = "sample"  # SMP: one, drawn at random, is reported with the full epsilon; nearly always better
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Several(Spec):
 
     Attributes:
         names: of the attributes, in order.
-        parts: what is estimated about each, with the epsilon that it is reported with.
+        parts: the spec of each attribute, with its epsilon.
         epsilon: for the whole tuple.
-        sharing: how the parts share it.
+        sharing: the way in which the parts share it.
         randomizer: the channel for whole tuples.
     """
 
@@ -79,11 +79,11 @@ class Several(Spec):
         epsilon: Number,
         sharing: Sharing,
     ) -> Several:
-        """Design a spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
+        """Return a spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
 
         Raises:
-            LossError: an epsilon outside [1e-9, 32].
-            InputError: fewer than two attributes, or a domain or bounds that are wrong.
+            LossError: epsilon is outside [1e-9, 32].
+            InputError: there are fewer than two attributes, or a domain or bounds are invalid.
         """
         exact = claimed(epsilon)
         expect(attributes, Mapping, "several attributes are given by name")
@@ -91,7 +91,7 @@ class Several(Spec):
         if not attributes:
             raise InputError("several attributes need at least two parts with distinct names", culprit=attributes)
         share = exact / len(attributes) if sharing is Sharing.SPLIT else exact
-        # the shares are rounded down by integers, so that their product is within the claim
+        # integers round the shares down, so that their product is within the claim
         parts = tuple(
             Mean.design(about.low, about.high, epsilon=share)
             if isinstance(about, NumericBounds)
@@ -111,7 +111,7 @@ class Several(Spec):
         """Return the codes of columns by name, ``(n, attributes)``.
 
         Raises:
-            InputError: a column is missing or of another length, or a value outside its domain.
+            InputError: a column is missing or has another length, or a value is outside its domain.
         """
         if not isinstance(values, Mapping) or set(values) != set(self.names):
             raise InputError(f"values must come as the columns {', '.join(self.names)}")
@@ -121,10 +121,10 @@ class Several(Spec):
         return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimate all parts, one after another; post-processing applies to frequencies only.
+        """Estimate all parts separately. Post-processing applies to frequencies only.
 
         Raises:
-            InputError: too few reports of a part.
+            InputError: a part has too few reports.
         """
         made = [
             self._of(part, mine, count, reports, post)
@@ -137,7 +137,9 @@ class Several(Spec):
         return Estimate(self.labels, values, variance, reports, step)
 
     def _of(self, part: AttributeSpec, tally: Tally, taken: int, people: int, post: Post) -> Estimate:
-        """Estimate one part, and add the variance of which people were drawn, which a mean has already."""
+        """Estimate one part. Frequencies get the variance of the sampling of people; the variance of a mean includes
+        it.
+        """
         if isinstance(part, Mean):
             return part.estimate(tally, taken, Post.NONE)
         made = part.estimate(tally, taken, post)

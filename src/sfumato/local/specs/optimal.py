@@ -1,8 +1,8 @@
-"""The unbiased mean mechanism of least worst-case variance among finite tables, as a linear programme.
+"""The unbiased mean mechanism of least worst-case variance among finite tables, by linear programming.
 
-Unknown are the probabilities ``p[y, x]`` of fixed output values y for inputs x on a grid, with column bounds
-``u[y] / e^epsilon <= p[y, x] <= u[y]``, rows that sum to one and have mean x; the largest variance is minimized.
-Graded budgets (MinID-LDP) bound each pair of levels by the smaller of their budgets.
+The unknowns are the probabilities ``p[y, x]`` of fixed output values y for inputs x on a grid. Column bounds are ``u[y]
+/ e^epsilon <= p[y, x] <= u[y]``. Rows sum to one and have mean x. The largest variance is minimized. Graded budgets
+(MinID-LDP) bound each pair of levels by the smaller of their budgets.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_array
 
 GRID = 21
-"""Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""
+"""Inputs of a table. Values between them are rounded at random, which adds at most 0.0025 to the variance."""
 
 _OUTPUTS = 121
-_RANGE = 1.1  # outputs reach a tenth beyond those of the piecewise mechanism; further out nothing is gained
+_RANGE = 1.1  # outputs reach a tenth beyond the piecewise mechanism's; a wider range gains nothing
 _UNUSED = 1e-9
 _SHIPPED = "optimal_tables.json"
 
 
 @dataclass(frozen=True)
 class Solution:
-    """An integer table and the value that each of its outputs stands for."""
+    """An integer table and the number that each of its outputs represents."""
 
     table: IntegerTable
     values: tuple[float, ...]
 
 
 def optimal(epsilon: Fraction) -> Solution:
-    """Return the optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, else solved in about a second.
+    """Return the optimal table for one epsilon: stored for 0.5, 1, 2, 3, 4 and 5, otherwise solved in about a second.
 
     Raises:
-        InfeasibleError: the solver found no table; only beyond any useful epsilon.
+        InfeasibleError: the solver failed; this happens only beyond any useful epsilon.
     """
     return _shipped(epsilon) or solve(np.linspace(-1, 1, GRID), [0] * GRID, (epsilon,))
 
 
 def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
-    """Solve for the table of least worst-case variance, or of least average variance if budgets differ.
+    """Return the table of least worst-case variance, or of least average variance if budgets differ.
 
     Args:
         grid: inputs in [-1, 1], ``(inputs,)``.
@@ -73,7 +73,7 @@ def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> 
 
 
 def unbiased(table: IntegerTable, values: RealArray, grid: RealArray) -> tuple[float, ...]:
-    """Return the output values nearest to ``values`` under which every row of the table has its input as mean."""
+    """Return the output values nearest to ``values`` for which every row of the table has its input as mean."""
     correction, *_ = np.linalg.lstsq(table.probabilities, grid - table.probabilities @ values)
     return tuple((values + correction).tolist())
 
@@ -85,7 +85,7 @@ def variances(solution: Solution, grid: RealArray) -> RealArray:
 
 
 def within(table: IntegerTable, levels: list[int], limits: list[Fraction]) -> bool:
-    """Return whether every pair of inputs keeps the smaller limit of their levels, by integers."""
+    """Return whether every pair of inputs satisfies the smaller limit of their levels, in integers."""
     groups = [
         [row for row, level in zip(table.numerators, levels, strict=True) if level == each]
         for each in range(len(limits))
@@ -101,7 +101,7 @@ def within(table: IntegerTable, levels: list[int], limits: list[Fraction]) -> bo
 
 
 def _rounded(probabilities: RealArray, levels: list[int], limits: list[Fraction]) -> IntegerTable:
-    """Round the solution to integers, drawn towards the mean of its rows until they keep every limit."""
+    """Round the solution to integers, moved toward the mean of its rows until every limit holds."""
     centre = probabilities.mean(axis=0)
     for exponent in range(52, 6, -1):
         blend = 2.0**-exponent
@@ -116,7 +116,7 @@ def _rounded(probabilities: RealArray, levels: list[int], limits: list[Fraction]
 def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], limits: RealArray) -> RealArray:
     """Solve the linear program for probabilities, ``(inputs, outputs)``.
 
-    Its variables are the probabilities, the highest and the lowest of each level, and the worst variance.
+    Its variables are the probabilities, the highest and lowest probability of each level, and the worst variance.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, csr_array, hstack, vstack
@@ -153,7 +153,7 @@ def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], li
 
 
 def _ratio_rows(limits: RealArray, size: int, outputs: int) -> list[coo_array]:
-    """Return the rows highest[i] <= limit lowest[j] of each pair of levels, behind ``size`` probabilities."""
+    """Return the rows highest[i] <= limit lowest[j] of each pair of levels, after ``size`` probabilities."""
     from scipy.sparse import coo_array, hstack
 
     depth, place = len(limits), np.arange(outputs)
@@ -168,7 +168,7 @@ def _ratio_rows(limits: RealArray, size: int, outputs: int) -> list[coo_array]:
 
 
 def _shipped(epsilon: Fraction) -> Solution | None:
-    """Read the table that is shipped for an epsilon; None if there is none."""
+    """Read the stored table for an epsilon; None if there is none."""
     text = resources.files("sfumato.local").joinpath(_SHIPPED).read_text(encoding="utf-8")
     body = next((body for key, body in json.loads(text).items() if Fraction(key) == epsilon), None)
     if body is None:

@@ -1,8 +1,8 @@
-"""The contract of specs, frozen agreements that client and server both read, and their JSON.
+"""The interface of specs, frozen agreements that client and server both read, and their JSON form.
 
-A document states version, claim, proven epsilon and neighbours, and brings the exact integer table.  What it holds is
-decided by the declared types of the fields alone: a part of a kind that the type does not admit is refused, in a
-document and in Python.
+A document states version, claim, proven epsilon and neighboring values, and contains the exact integer table.  The
+declared types of the fields alone decide its content.  A part of an undeclared kind is refused, in a document and in
+Python.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ P = TypeVar("P", bound="SpecPart")
 
 
 class SpecPart(Protocol):
-    """A dataclass that stands in a document, as a spec or as a part of one.
+    """A dataclass that occurs in documents, as a spec or as a part of one.
 
     Attributes:
-        kind: its name in documents; empty where the type of its field alone says what stands there.
+        kind: its name in documents; empty if the type of its field identifies it.
     """
 
     kind: ClassVar[str]
@@ -56,10 +56,10 @@ class Spec(ABC):
 
     Attributes:
         kind: its name in documents.
-        neighbours: the change of one person that ``epsilon`` is about.
-        claims: whether epsilon is a claim to be checked, not what the table turns out to have.
-        discloses_labels: whether reports carry a public label, within which alone values are protected.
-        epsilon: what every report claims.
+        neighbours: the change of one person's value that ``epsilon`` is about.
+        claims: true if epsilon is a claim to check, false if it is computed from the table.
+        discloses_labels: true if reports carry a public label.  Values are then protected within a label only.
+        epsilon: the loss of every report.
         randomizer: the channel with its integer probabilities.
     """
 
@@ -71,11 +71,11 @@ class Spec(ABC):
     randomizer: Randomizer
 
     def __post_init__(self) -> None:
-        """Refuse parts of kinds that no proof here is about, and a table that does not keep its claim.
+        """Refuse parts of kinds without a proof, and a table that exceeds its claim.
 
         Raises:
-            InputError: says so.
-            LossError: a claim outside [1e-9, 32].
+            InputError: a part or the table is refused.
+            LossError: the claim is outside [1e-9, 32].
         """
         _check_kinds(self)
         self._check()
@@ -84,7 +84,7 @@ class Spec(ABC):
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuse fields that contradict each other, and derive what follows from them."""
+        """Refuse fields that contradict each other, and set derived attributes."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -93,14 +93,14 @@ class Spec(ABC):
 
     @abstractmethod
     def encode(self, values: Any, entropy: Entropy) -> InputCodes:  # noqa: ANN401 -- each spec states its values
-        """Encode values, refusing any that the spec does not know; some specs round at random."""
+        """Encode values, and refuse values that the spec does not know.  Some specs round at random."""
 
     @abstractmethod
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimate from the tally of so many reports.
+        """Estimate from the tally of ``reports`` reports.
 
         Raises:
-            InputError: too few reports, or a post-processing that the spec does not offer.
+            InputError: there are too few reports, or the spec does not offer the post-processing.
         """
 
 
@@ -116,24 +116,24 @@ def describe(spec: Spec) -> dict[str, Any]:
 
 
 def canonical(document: object) -> str:
-    """Return the canonical JSON text of a document, which its hash is made of."""
+    """Return the canonical JSON text of a document, the input of its hash."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def dumps(spec: Spec) -> str:
-    """Write a spec as canonical JSON; :func:`sfumato.local.loads` reads it back to an equal spec."""
+    """Return a spec as canonical JSON; :func:`sfumato.local.loads` reads it back to an equal spec."""
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     return canonical(describe(spec))
 
 
-@cached()  # without it, estimating 256 bins takes 1.14 times the CPU
+@cached()  # uncached, estimating 256 bins takes 1.14 times the CPU
 def fingerprint(spec: Spec) -> str:
     """Return the hexadecimal SHA-256 of the canonical text, which reports and states carry."""
     return hashlib.sha256(dumps(spec).encode()).hexdigest()
 
 
 class WrongFormError(Exception):
-    """A document that the declared types do not admit."""
+    """The document does not fit the declared types."""
 
 
 def _check_kinds(value: object) -> None:
@@ -163,10 +163,10 @@ def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
 
 
 def from_json(kind: type[P], document: dict[str, Any]) -> P:
-    """Read a dataclass from a document that has its fields, no more and no less.
+    """Read a dataclass from a document with exactly its fields.
 
     Raises:
-        WrongFormError: another set of fields, or a field that its type does not admit.
+        WrongFormError: the fields differ, or a field does not fit its type.
     """
     declared = _fields(kind)
     named = {"kind"} if kind.kind else set[str]()
@@ -184,10 +184,10 @@ def _read(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
 
 
 def _read_as(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
-    """Read a value that may be of the type; anything else is certainly not."""
+    """Read a value of the type if possible.  The caller checks the result."""
     if get_origin(hint) is tuple and isinstance(document, list):
         inner = get_args(hint)[0]
-        # _admits looks at each plain value
+        # _admits checks each plain value
         return tuple(document) if inner in (str, int, float) else tuple(_read(inner, each) for each in document)
     if hint is Numerator and isinstance(document, str) and document.isascii() and document.isdigit():
         return int(document) if len(document) <= len(str(DENOMINATOR)) else None
@@ -219,7 +219,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- a type
 
 
 def _kinds(base: type[Any]) -> Iterator[type[SpecPart]]:
-    """Yield the dataclasses that a type stands for: itself, or those derived from it."""
+    """Yield the dataclasses of a type: the type, or those derived from it."""
     if is_dataclass(base) and not isabstract(base):
         yield cast("type[SpecPart]", base)
     for each in base.__subclasses__():
@@ -230,7 +230,7 @@ _KNOWN: dict[type[Any], tuple[tuple[str, str, Any], ...]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
-    """Return name, name in documents and type of the fields of a dataclass that are not derived."""
+    """Return name, name in documents, and type of the fields of a dataclass that are not derived."""
     if kind not in _KNOWN:
         hints = get_type_hints(kind)
         given = (each for each in fields(kind) if each.init)
