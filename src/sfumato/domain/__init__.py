@@ -1,13 +1,13 @@
-"""The public facts about tables: attributes, their cells, and the unit of privacy.
+"""The public facts about tables: attributes, their cells, and the privacy unit.
 
-A domain has attributes in order: categorical, integer, real, date or time stamp, nullable or not.  It declares what
-becomes of an unknown value.  A hierarchy groups values level by level; a grouping is what a question groups by.  The
-unit is one row, or all rows of one id up to declared bounds.  Losses are stated for the unit.
+A domain has attributes in order: categorical, integer, real, date or time stamp, nullable or not.  It declares the
+treatment of undeclared values.  A hierarchy groups values level by level; a query groups rows by a grouping.  The unit
+is one row, or all rows of one id up to declared bounds.  Losses are stated for the unit.
 
-A schema describes linked tables.  Each private row has one owner, named by a column or found through the key of
-another table; public tables belong to nobody.  A view is a closed tree over the tables.  Every node is unit-local: its
-rows of a unit depend on that unit's rows and on public tables alone.  A join that multiplies rows keeps declared
-numbers of rows of each unit, so its size is bounded by public numbers.
+A schema describes linked tables.  Each private row has one owner, named by a column or found through the key of another
+table; rows of public tables have no owner.  A view is a closed tree over the tables.  Every node is unit-local: its
+rows of a unit depend on that unit's rows and on public tables alone.  A join that multiplies rows keeps a declared
+number of rows per unit, so its size is bounded by public numbers.
 """
 
 from sfumato.domain.attribute import (

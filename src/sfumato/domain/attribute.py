@@ -1,7 +1,7 @@
-"""One public column: its cells in order, and the treatment of all other values.
+"""A public column: its cells in order, and the treatment of all other values.
 
 Every attribute numbers its cells 0 .. size-1.  The declared cells come first.  A ``nullable`` attribute then has one
-cell for missing values.  With ``Unknown.CATEGORY`` the last cell is for unknown values.
+cell for missing values.  With ``Unknown.CATEGORY`` the last cell is for undeclared values.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TREATMENTS = "Unknown.DROP, Unknown.CATEGORY or Unknown.CLAMP"
 
 
 class Role(StrEnum):
-    """The purpose of an attribute, which decides what synthesis measures of it with every other attribute."""
+    """The purpose of an attribute, which decides the pairs that synthesis measures."""
 
-    TARGET = "target"  # what is to be predicted from the others
-    WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold
+    TARGET = "target"  # the column to predict from the others
+    WEIGHT = "weight"  # the people per row; synthesis keeps its sums by groups
 
 
 class _DeclaredCells(ABC):
@@ -44,7 +44,7 @@ class _DeclaredCells(ABC):
     @property
     @abstractmethod
     def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
+        """The number of declared cells, without the cells for missing and undeclared values."""
 
     @abstractmethod
     def _declared_label(self, code: int) -> str:
@@ -52,7 +52,7 @@ class _DeclaredCells(ABC):
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells."""
         return self.declared + self.nullable + (self.unknown is Unknown.CATEGORY)
 
     def label(self, code: int) -> str:
@@ -68,7 +68,7 @@ class _DeclaredCells(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical(_DeclaredCells):
-    """Declared values in order, and ``spellings``, which are pairs of another text and the value that it stands for.
+    """Declared values in order, and ``spellings``: pairs of another text and the value that it means.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
     2
@@ -96,18 +96,18 @@ class Categorical(_DeclaredCells):
             object.__setattr__(self, "spellings", sorted_spellings(self.name, self.spellings, self.values))
 
     def describe(self) -> dict[str, Any]:
-        """Return the attribute as a domain document states it."""
+        """Return the attribute in the form of a domain document."""
         also = {value: [text for text, of in self.spellings if of == value] for _, value in self.spellings}
         parts = {"spellings": also} if also else {}
         return {"type": "categorical", "values": list(self.values), **parts, **_rest(self)}
 
     @property
     def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
+        """The number of declared cells, without the cells for missing and undeclared values."""
         return len(self.values)
 
     def code_of(self, value: object) -> int | None:
-        """Return the code of a declared value, also one that is written otherwise, such as 2.0; None for others."""
+        """Return the code of a declared value, also in another notation such as 2.0; None for others."""
         if isinstance(value, bool) != isinstance(self.values[0], bool):
             return None
         return next((code for code, declared in enumerate(self.values) if declared == value), None)
@@ -121,8 +121,8 @@ class Integer(_DeclaredCells):
     """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
 
     ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.  With a public
-    ``typical`` value the last bin is open: so many and more, of which ``maximum`` is only the bound; whoever draws a
-    number from it takes the typical one.
+    ``typical`` value the last bin is open: it holds all larger numbers, ``maximum`` is only its bound, and the typical
+    value is the one drawn from it.
 
     >>> Integer(name="age", minimum=0, maximum=13, unknown=Unknown.CLAMP).size
     14
@@ -163,18 +163,18 @@ class Integer(_DeclaredCells):
         _refuse_untypical(self)
 
     def describe(self) -> dict[str, Any]:
-        """Return the attribute as a domain document states it."""
+        """Return the attribute in the form of a domain document."""
         edges = {} if self.edges is None else {"edges": list(self.edges)}
         bounds = {"minimum": self.minimum, "maximum": self.maximum}
         return {"type": "integer", **bounds, **edges, **_opened(self), **_rest(self)}
 
     @property
     def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
+        """The number of declared cells, without the cells for missing and undeclared values."""
         return self.maximum - self.minimum + 1 if self.edges is None else len(self.edges)
 
     def bounds(self, code: int) -> tuple[int, int]:
-        """First and last value of a declared cell, both inclusive."""
+        """Return the first and last value of a declared cell, both inclusive."""
         if self.edges is None:
             return self.minimum + code, self.minimum + code
         last = self.maximum if code == len(self.edges) - 1 else self.edges[code + 1] - 1
@@ -187,13 +187,13 @@ class Integer(_DeclaredCells):
 
 @dataclass(frozen=True, kw_only=True)
 class Real(_DeclaredCells):
-    """Real numbers between the first and the last edge, one cell between neighbouring edges.
+    """Real numbers between the first and the last edge, one cell between neighboring edges.
 
     Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
-    open, as that of an :class:`Integer`.
+    open, like the last bin of an :class:`Integer`.
 
-    ``points`` are single numbers with a cell of their own, such as no income.  A point splits the cell that it lies in:
-    ``edges`` then holds it and the next double (:func:`split_edges`).
+    ``points`` are single numbers with a cell of their own, such as an income of 0.  A point splits its cell: ``edges``
+    then contain the point and the next double (:func:`split_edges`).
 
     >>> Real(name="score", edges=(0.0, 0.5, 1.0), unknown=Unknown.CLAMP).labels()
     ('[0.0, 0.5)', '[0.5, 1.0]')
@@ -221,24 +221,24 @@ class Real(_DeclaredCells):
         _refuse_no_option(self)
 
     def describe(self) -> dict[str, Any]:
-        """Return the attribute as a domain document states it."""
+        """Return the attribute in the form of a domain document."""
         points = {"points": list(self.points)} if self.points else {}
         edges = list(declared_edges(self.edges, self.points))
         return {"type": "real", "edges": edges, **points, **_opened(self), **_rest(self)}
 
     @property
     def minimum(self) -> float:
-        """Declared lower bound."""
+        """The declared lower bound."""
         return self.edges[0]
 
     @property
     def maximum(self) -> float:
-        """Declared upper bound."""
+        """The declared upper bound."""
         return self.edges[-2] if self.is_point(self.declared - 1) else self.edges[-1]
 
     @property
     def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
+        """The number of declared cells, without the cells for missing and undeclared values."""
         return len(self.edges) - 1
 
     def is_point(self, code: int) -> bool:
@@ -246,20 +246,20 @@ class Real(_DeclaredCells):
         return bool(self.points) and self.edges[code] in self.points
 
     def is_closed(self, code: int) -> bool:
-        """Return whether a declared cell holds its upper bound."""
+        """Return whether a declared cell includes its upper bound."""
         return code == self.declared - 1 or self.is_point(code)
 
     def bounds(self, code: int) -> tuple[float, float]:
-        """Lower and upper edge of a declared cell; of a point the number itself, twice."""
+        """Return the lower and upper edge of a declared cell; for a point the number itself, twice."""
         return self.edges[code], self.edges[code] if self.is_point(code) else self.edges[code + 1]
 
     def beginning(self, code: int) -> str:
-        """Return where a declared cell begins, in words."""
+        """Return the beginning of a declared cell in words."""
         behind = code > 0 and self.is_point(code - 1) and not self.is_point(code)
         return f"above {self.edges[code - 1]}" if behind else str(self.edges[code])
 
     def joined_label(self, first: int, last: int) -> str:
-        """Return the label of neighboring declared cells, from the first to the last, as one."""
+        """Return the label of consecutive declared cells, joined into one."""
         begins, high = self.beginning(first), self.bounds(last)[1]
         if first == last and self.is_point(first):
             return begins
@@ -275,10 +275,10 @@ def _next(number: float) -> float:
 
 
 def split_edges(name: str, edges: tuple[float, ...], points: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the edges with every point, and the next double after it; a point at the last edge adds one behind that.
+    """Return the edges with every point, and the next double after it; a point at the last edge adds one after that.
 
-    Numbers of a table are doubles, so a point is the cell from the number up to the next double.  Edges that were split
-    already stay as they are.
+    Numbers of a table are doubles, so a point is the cell from the number up to the next double.  Edges that are split
+    already stay unchanged.
 
     Raises:
         DomainError: points that do not increase, or lie beyond the edges.
@@ -287,7 +287,7 @@ def split_edges(name: str, edges: tuple[float, ...], points: tuple[float, ...]) 
     (0.0, 5e-324, 1.0)
     """
     declared = declared_edges(edges, points)
-    within = declared and all(declared[0] <= point <= declared[-1] for point in points)  # NaN is nowhere
+    within = declared and all(declared[0] <= point <= declared[-1] for point in points)  # NaN fails every comparison
     if not within or list(points) != sorted(set(points)):
         raise DomainError(
             f"the points of {name!r} must increase and lie between its first and its last edge", culprit=points
@@ -308,7 +308,7 @@ def declared_edges(edges: tuple[float, ...], points: tuple[float, ...]) -> tuple
 
 
 class _Periods(_DeclaredCells):
-    """Cells that are periods of a grain, of the days ``first .. last``."""
+    """A date or time stamp whose cells are periods of a grain, over the days ``first .. last``."""
 
     first: date
     last: date
@@ -317,11 +317,11 @@ class _Periods(_DeclaredCells):
     @property
     @abstractmethod
     def periods(self) -> tuple[int, int]:
-        """Numbers of the first and the last period of the grain."""
+        """The numbers of the first and the last period of the grain."""
 
     @property
     def declared(self) -> int:
-        """Number of declared cells, without those for missing and unknown values."""
+        """The number of declared cells, without the cells for missing and undeclared values."""
         first, last = self.periods
         return last - first + 1
 
@@ -331,7 +331,7 @@ class _Periods(_DeclaredCells):
 
 @dataclass(frozen=True, kw_only=True)
 class Date(_Periods):
-    """Days ``first .. last``, one cell a day, week (of ISO 8601), month, quarter or year.
+    """Days ``first .. last``, one cell per day, week (of ISO 8601), month, quarter or year.
 
     The first and the last cell hold only the days from ``first`` and up to ``last``.
 
@@ -356,22 +356,22 @@ class Date(_Periods):
             raise DomainError(f"{self.name!r} is a date, which has no hours; make it a timestamp", culprit=self)
 
     def describe(self) -> dict[str, Any]:
-        """Return the attribute as a domain document states it."""
+        """Return the attribute in the form of a domain document."""
         return {"type": "date", **_period(self), **_rest(self)}
 
     @property
     def periods(self) -> tuple[int, int]:
-        """Numbers of the first and the last period of the grain."""
+        """The numbers of the first and the last period of the grain."""
         return self.by.of(self.first), self.by.of(self.last)
 
     def bounds(self, code: int) -> tuple[date, date]:
-        """First and last day of a declared cell, both inclusive."""
+        """Return the first and last day of a declared cell, both inclusive."""
         period = self.periods[0] + code
         last = self.by.first_day(period + 1) - timedelta(days=1)
         return max(self.first, self.by.first_day(period)), min(self.last, last)
 
     def span(self, code: int) -> tuple[int, int]:
-        """Return the day that a declared cell begins with, as Python counts days, and the one after its last."""
+        """Return the first day of a declared cell, in Python's numbering, and the day after its last."""
         low, high = self.bounds(code)
         return low.toordinal(), high.toordinal() + 1
 
@@ -380,8 +380,8 @@ class Date(_Periods):
 class Timestamp(_Periods):
     """Moments of the days ``first .. last`` on the clocks of a time zone, with one cell per hour, day or longer period.
 
-    A day has 24 cells of hours whatever is done to the clocks: what they show twice is in one cell, and what they skip
-    is in none unless the table says so.
+    A day has 24 cells of hours despite clock changes.  A repeated hour is in one cell; a skipped hour is in no cell
+    unless the table has it.
 
     >>> seen = Timestamp(name="seen", first=date(2026, 3, 29), last=date(2026, 3, 29), by=Grain.HOUR,
     ...                  zone="Europe/Zurich", unknown=Unknown.DROP)
@@ -405,12 +405,12 @@ class Timestamp(_Periods):
         refuse_zone(self.name, self.zone)
 
     def describe(self) -> dict[str, Any]:
-        """Return the attribute as a domain document states it."""
+        """Return the attribute in the form of a domain document."""
         return {"type": "timestamp", **_period(self), "zone": self.zone, **_rest(self)}
 
     @property
     def periods(self) -> tuple[int, int]:
-        """Numbers of the first and the last period of the grain."""
+        """The numbers of the first and the last period of the grain."""
         return self.by.of(self.first), self.by.of(self.last, 23)
 
     def bounds(self, code: int) -> tuple[datetime, datetime]:
@@ -419,7 +419,7 @@ class Timestamp(_Periods):
         return datetime.min + low, datetime.min + high  # noqa: DTZ901 - what clocks show has no zone
 
     def span(self, code: int) -> tuple[int, int]:
-        """Return the same as seconds that a clock would have gone since the midnight of day 0."""
+        """Return the span of a declared cell in clock seconds since the midnight of day 0."""
         period = self.periods[0] + code
         if self.by is Grain.HOUR:
             return period * HOUR, (period + 1) * HOUR
@@ -441,7 +441,7 @@ def null_code(attribute: Attribute) -> int | None:
 
 
 def unknown_code(attribute: Attribute) -> int | None:
-    """Return the code of the cell for unknown values, or None if they are dropped or clamped."""
+    """Return the code of the cell for undeclared values, or None if they are dropped or clamped."""
     return attribute.size - 1 if attribute.unknown is Unknown.CATEGORY else None
 
 
@@ -462,7 +462,7 @@ def _opened(attribute: Integer | Real) -> dict[str, Any]:
 
 
 def _refuse_untypical(attribute: Integer | Real) -> None:
-    """Refuse a typical value that is not in the last cell; only an open one has one."""
+    """Refuse a typical value that is not in the last cell."""
     if attribute.typical is None:
         return
     low, high = attribute.bounds(attribute.declared - 1)
@@ -484,7 +484,7 @@ def _refuse_no_calendar(attribute: Dated) -> None:
 def _refuse_no_option(attribute: Attribute) -> None:
     """Refuse an attribute with an invalid name, treatment of values, code or role, and sort its codes."""
     name = attribute.name
-    if not isinstance(name, str):  # which YAML does not read as text
+    if not isinstance(name, str):  # YAML reads some names as numbers or booleans
         raise DomainError(f"the name of an attribute is text: write {name} in quotes", culprit=name)
     if not name or name != name.strip():
         raise DomainError(f"an attribute needs a name without blanks around it, not {name!r}", culprit=name)

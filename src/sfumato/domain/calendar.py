@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DAY = 86_400
 HOUR = 3_600
 _HOURS = 24
-_LATEST = date(9998, 12, 31)  # the year after it has an end as well
+_LATEST = date(9998, 12, 31)  # the next year still ends within Python's dates
 
 
 class Grain(StrEnum):
@@ -57,7 +57,7 @@ class Grain(StrEnum):
                 return day.year
 
     def first_day(self, period: int) -> date:
-        """Return the day with which a period begins, or that an hour is of."""
+        """Return the first day of a period, or the day of an hour."""
         match self:
             case Grain.HOUR:
                 return date.fromordinal(period // _HOURS)
@@ -73,7 +73,7 @@ class Grain(StrEnum):
                 return date(period, 1, 1)
 
     def label(self, period: int) -> str:
-        """Return the name of a period, in the form of ISO 8601 if that has one.
+        """Return the name of a period, in the form of ISO 8601 if there is one.
 
         >>> day = date(2021, 1, 1)
         >>> [grain.label(grain.of(day, 9)) for grain in Grain]
@@ -96,7 +96,7 @@ class Grain(StrEnum):
                 return f"{day.year:04}"
 
 
-_INSIDE: dict[Grain, tuple[Grain, ...]] = {  # which whole periods a grain divides into; weeks divide none but ISO years
+_INSIDE: dict[Grain, tuple[Grain, ...]] = {  # the periods made of whole periods of a grain; weeks only fit ISO years
     Grain.HOUR: tuple(Grain),
     Grain.DAY: tuple(Grain)[1:],
     Grain.WEEK: (Grain.WEEK,),
@@ -110,7 +110,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a date for ``EXTRACT``: its name in SQL, the grains that decide it, its numbers, and a day's number."""
+    """A part of a date for ``EXTRACT``: its name in SQL, its possible grains, its numbers, and a day's number."""
 
     sql: str
     of: tuple[Grain, ...]
@@ -139,14 +139,14 @@ EXTRACTED = {part.sql: name for name, part in _PARTS.items()} | {"YEAR": "year"}
 class CalendarMap:
     """A public map of the periods of a grain: coarser periods, or a part of the date such as its weekday.
 
-    Parts have numbers, as ``EXTRACT`` gives them; periods have that of the second with which they begin.
+    Parts have the numbers of ``EXTRACT``; a period has the number of its first second.
 
     Attributes:
         name: such as ``month`` or ``weekday``.
-        labels: one a cell, in order.
-        cells: of each period, in order, its cell; shape ``(periods,)``.
-        numbers: of each cell what it is compared by; they increase.
-        grain: of the coarser periods; None of a part.
+        labels: one label per cell, in order.
+        cells: the cell of each period, in order; shape ``(periods,)``.
+        numbers: the number of each cell for comparisons, in increasing order.
+        grain: the grain of the coarser periods; None for a part.
     """
 
     name: str
@@ -172,7 +172,7 @@ def maps(by: Grain) -> tuple[str, ...]:
 
 
 def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
-    """Return the map called so of the periods ``first`` to ``last``.
+    """Return the map with this name for the periods ``first`` to ``last``.
 
     Raises:
         DomainError: the periods have no such map.
@@ -183,7 +183,7 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
     """
     if name not in maps(by):
         raise DomainError(f"a date by {by} has no {name}; it has {', '.join(maps(by))}", culprit=name)
-    import numpy as np  # here, as most domains can do without
+    import numpy as np  # imported here because most domains do not need it
 
     if name in _PARTS:
         values = _numbers(_PARTS[name].number, by, first, last)
@@ -202,23 +202,23 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
 
 
 def _numbers(number: Callable[[date, int], int], by: Grain, first: int, last: int) -> NDArray[np.int64]:
-    """Return a number of each of some periods, by its first day and, of hours, by its hour."""
+    """Return the number of each period, computed from its first day and, for hours, from its hour."""
     import numpy as np
 
     if by is not Grain.HOUR:
         return np.array([number(by.first_day(period), 0) for period in range(first, last + 1)], dtype=np.int64)
     days = range(first // _HOURS, last // _HOURS + 1)
     opening = np.array([[number(date.fromordinal(day), hour) for hour in (0, 1)] for day in days], dtype=np.int64)
-    step = opening[0, 1] - opening[0, 0]  # an hour counts the same on all days, or not at all
+    step = opening[0, 1] - opening[0, 0]  # one hour changes the number equally on all days, or never
     every: NDArray[np.int64] = (opening[:, :1] + step * np.arange(_HOURS)).reshape(-1)
     return every[first % _HOURS :][: last - first + 1]
 
 
 def known_part(by: Grain, part: str) -> str:
-    """Return the map that ``EXTRACT(part FROM date)`` asks for.
+    """Return the name of the map for ``EXTRACT(part FROM date)``.
 
     Raises:
-        DomainError: it is no part, or not one that the grain decides.
+        DomainError: there is no such part, or the grain does not determine it.
     """
     name = EXTRACTED.get(part.upper())
     if part.upper() in ("DOW", "DAYOFWEEK", "WEEKDAY"):
@@ -230,10 +230,10 @@ def known_part(by: Grain, part: str) -> str:
 
 
 def known_period(part: str) -> Grain:
-    """Return the longer period that ``DATE_TRUNC(part, date)`` asks for.
+    """Return the longer period for ``DATE_TRUNC(part, date)``.
 
     Raises:
-        DomainError: there is none called so.
+        DomainError: there is no such period.
     """
     try:
         return Grain(part.lower().removeprefix("iso"))
@@ -259,7 +259,7 @@ def refuse_zone(name: str, zone: object) -> None:
     """Refuse a text that is not the name of a time zone.
 
     Raises:
-        DomainError: the IANA time zone database has none called so.
+        DomainError: the IANA time zone database has no such name.
     """
     import zoneinfo
 
@@ -275,12 +275,12 @@ def refuse_zone(name: str, zone: object) -> None:
     raise DomainError(f"attribute {name!r} names no time zone of the IANA database{hint}", culprit=zone)
 
 
-@cached(4_000)  # an encoding asks twice, and ten years take 56 ms: 7 % of a command
+@cached(4_000)  # an encoding needs it twice, and ten years take 56 ms: 7 % of a command
 def clock_changes(zone: str, first: date, last: date) -> tuple[tuple[int, int], ...]:
-    """How clocks of a zone are set: pairs of a second of UTC and by how much they are ahead of it from then on.
+    """Return the clock changes of a zone: pairs of a second of UTC and the zone's offset from then on.
 
-    Of the days from ``first`` to ``last`` and those around them; seconds are counted from midnight of the year 1,
-    day 0, as everywhere here.  The first pair holds from ever on.
+    The result covers the days from ``first`` to ``last`` and the days around them.  Seconds are counted from midnight
+    of the year 1, day 0, as everywhere in this module.  The first pair applies to all earlier times.
 
     >>> [(second // DAY - date(2023, 1, 1).toordinal(), ahead) for second, ahead in
     ...  clock_changes("Europe/Zurich", date(2023, 1, 1), date(2023, 12, 31))]

@@ -1,10 +1,11 @@
 """The derived parts of a schema: columns of a table, and facts about each unit.
 
 A derived column is computed from a row and from other rows of the same unit, so it depends on that unit alone.  A fact
-about a unit is computed from all its rows in another table, before any bound cuts them.  With ``unknown: clamp``,
-numbers are clamped to the declared bounds.  With ``nullable: true``, missing values have a cell of their own.  With
-``unknown: drop``, rows beyond the bounds, and rows without a value that must not be missing, are in no view of the
-table.  This holds whether or not a statement names the column.
+about a unit is computed from all its rows in another table, before a bound drops any.  With ``unknown: clamp``, numbers
+are clamped to the declared bounds.  With ``nullable: true``, missing values have a cell of their own.
+
+With ``unknown: drop``, rows beyond the bounds, and rows without a required value, are in no view of the table.  This
+holds whether or not a statement names the column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sfumato.errors import DomainError
 
 @dataclass(frozen=True)
 class BetweenDates:
-    """The days from one date of a row to another; negative where the other is earlier, unless ``minimum`` says more."""
+    """The days from one date of a row to another; negative if the other is earlier, unless ``minimum`` is higher."""
 
     start: str
     end: str
@@ -36,7 +37,7 @@ class BetweenDates:
 class SincePrevious:
     """The days since the previous row of the same unit by a date; missing in the first row and in rows without a date.
 
-    Among rows of one date the row with the least key comes first; the others are 0 days after it.
+    Among rows of one date, the row with the smallest key comes first; the others are 0 days after it.
     """
 
     date: str
@@ -57,11 +58,11 @@ class Derived:
     """A derived column.
 
     Attributes:
-        name: by which it is asked for.
-        what: it is.
-        nullable: whether it may be missing, in a cell of its own.
-        edges: where the cells of days begin; None: each number has a cell.
-        unknown: whether numbers are moved to their bounds, or rows beyond them, and without a value, left out.
+        name: its name in queries.
+        what: its definition.
+        nullable: true if it may be missing, in a cell of its own.
+        edges: the starts of the cells of days; None: each number has a cell.
+        unknown: the treatment of numbers beyond the bounds: clamp them, or drop their rows and rows without a value.
     """
 
     name: str
@@ -95,18 +96,18 @@ class Derived:
             return
         if what.minimum is None or what.maximum is None:
             raise DomainError(f"{self.name} has edges, so it says its minimum and maximum", culprit=self)
-        Integer(  # refuses edges that are none
+        Integer(  # refuses invalid edges
             name=self.name, minimum=what.minimum, maximum=what.maximum, edges=self.edges, unknown=self.unknown
         )
 
     @property
     def drops(self) -> bool:
-        """True if the column leaves out rows."""
+        """True if the column drops rows."""
         return self.unknown is Unknown.DROP
 
     @property
     def dates(self) -> tuple[str, ...]:
-        """The dates that it is computed of."""
+        """The dates from which it is computed."""
         match self.what:
             case BetweenDates(start, end):
                 return (start, end)
@@ -116,10 +117,11 @@ class Derived:
                 return ()
 
     def check(self, table: str, attributes: Mapping[str, Attribute]) -> None:
-        """Refuse what the table has no days for.
+        """Refuse the column if its dates do not fit the table.
 
         Raises:
-            DomainError: a column is no attribute, no date whose cells are days, or may be missing where this may not.
+            DomainError: a column is no attribute, is no date with cells of days, or may be missing although this column
+                may not.
         """
         if self.name.casefold() in {name.casefold() for name in attributes}:
             raise DomainError(f"{table} has an attribute {self.name!r}, so nothing else is derived by that name")
@@ -136,7 +138,7 @@ class Derived:
                 )
 
     def describe(self) -> dict[str, Any]:
-        """Return the column as the document states it."""
+        """Return the column in the form of the document."""
         rest: dict[str, Any] = {} if self.edges is None else {"edges": list(self.edges)}
         rest |= {"nullable": True} if self.nullable else {}
         unknown = {"unknown": self.unknown.value}
@@ -208,7 +210,7 @@ class OfUnit:
         return DomainError(f"of_unit.{self.name}: {words}", culprit=self)
 
     def describe(self) -> dict[str, Any]:
-        """Return the fact as the document states it."""
+        """Return the fact in the form of the document."""
         own: dict[str, Any] = {self.how.value: self.table if self.column is None else f"{self.table}.{self.column}"}
         own |= {} if self.by is None else {"by": self.by}
         own |= {} if self.where is None else {"where": self.where}
@@ -233,7 +235,7 @@ def read_derived(document: object, at: str) -> tuple[Derived, ...]:
     """Return the derived columns of a table in a document.
 
     Raises:
-        DomainError: it does not follow the format; the message names the place.
+        DomainError: the document does not follow the format; the message names the place.
     """
     return tuple(
         _derived(text_at(name, at), mapping_at(body, f"{at}.{name}"), f"{at}.{name}")
@@ -310,10 +312,10 @@ def _label(label: object, at: str) -> str | None:
 
 
 def read_of_unit(document: object) -> tuple[OfUnit, ...]:
-    """Return the facts about units that the document says.
+    """Return the facts about units in a document.
 
     Raises:
-        DomainError: it does not follow the format; the message names the place.
+        DomainError: the document does not follow the format; the message names the place.
     """
     return tuple(
         _of_unit(text_at(name, "of_unit"), mapping_at(body, f"of_unit.{name}"))
@@ -345,7 +347,7 @@ def _end(end: object, at: str) -> Fraction:
         raise DomainError(f"the schema is wrong at {at}: a finite number stands there", culprit=end) from None
 
 
-_EXACT = 8  # rows of a unit up to which each number of them has a weight of its own; beyond, a quarter more share one
+_EXACT = 8  # up to here each number of rows is its own class; beyond, bounds grow by a quarter
 
 
 def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
@@ -363,7 +365,7 @@ def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
 
 
 def cells(name: str, declared: int, more: int) -> Attribute:
-    """So many cells in order, and up to two more; with three the order goes, as nothing has so many."""
+    """Return an attribute of ``declared`` cells in order, and up to two more; with three the cells have no order."""
     if more > 2:  # noqa: PLR2004  (missing and other)
         return Categorical(name=name, values=tuple(map(str, range(declared + more))), unknown=Unknown.DROP)
     integer = Integer(name=name, minimum=0, maximum=declared - 1, unknown=Unknown.CLAMP)
@@ -371,10 +373,10 @@ def cells(name: str, declared: int, more: int) -> Attribute:
 
 
 def weight_classes(most: int) -> tuple[int, ...]:
-    """Return the bounds of the classes of numbers of rows, rising.
+    """Return the bounds of the classes of numbers of rows, in increasing order.
 
     All numbers above one bound, up to the next, are one class.  Its weight is that of its largest number, so that units
-    with fewer rows weigh less in all.
+    with fewer rows have a smaller total weight.
 
     >>> weight_classes(14)
     (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)

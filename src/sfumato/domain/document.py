@@ -1,4 +1,4 @@
-"""The domain as a YAML document, and the JSON Schema that editors complete it with."""
+"""The domain as a YAML document, and its JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from sfumato.domain.hierarchy import Hierarchy
 
 
-_QUOTED = 60  # characters of a wrong value that a message may repeat
+_QUOTED = 60  # characters of a wrong value that a message may quote
 
 
 def load(path: str | Path) -> Domain:
     """Read a domain from a YAML (or JSON) file.
 
     Raises:
-        DomainError: the file is missing, not YAML, or not a domain; the message says where.
+        DomainError: the file is missing, not YAML, or not a domain; the message names the place.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -56,13 +56,13 @@ def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = (), describe
     """Return the text of a domain file with the acceptance of its content; comments and layout stay.
 
     Args:
-        path: of the file, which is only read.
+        path: the file, which is only read.
         by: the person who accepts it.
         confirmed: the kinds of findings that the person confirms.
-        described: the domain whose findings the person looked at; None for that of the file.
+        described: the domain whose findings the person checked; None: the domain of the file.
 
     Raises:
-        DomainError: as :func:`load`, nobody is named, or the file has another domain than ``described``.
+        DomainError: as for :func:`load`, ``by`` is empty, or the file has another domain than ``described``.
     """
     domain = load(path) if described is None else described
     acceptance = accepted_now(domain, by=by, confirmed=confirmed)
@@ -73,7 +73,7 @@ def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = (), describe
 
 
 def refuse_other_content(written: Described, accepted: Described, path: str | Path) -> None:
-    """Refuse a file that somebody changed while its findings were looked at.
+    """Refuse a file that changed while its findings were checked.
 
     Raises:
         DomainError: the written description is not the accepted one.
@@ -83,14 +83,14 @@ def refuse_other_content(written: Described, accepted: Described, path: str | Pa
 
 
 def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
-    """Return a document that says who accepted it; comments and layout stay.
+    """Return a document with its acceptance; comments and layout stay.
 
     The record of its draft is removed, because its digests could reveal facts of the table that the owner replaced.
 
     Args:
-        text: of the document.
-        acceptance: what it is to say.
-        described: all that it then says, for a document that is written as JSON.
+        text: the text of the document.
+        acceptance: the acceptance to add.
+        described: the complete content, for a document that is written as JSON.
 
     Raises:
         DomainError: the layout of the document has no place for it.
@@ -100,7 +100,7 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
         return json.dumps(described, indent=2, ensure_ascii=False) + "\n"
     places = {key.value: (key.start_mark, value.start_mark.index, _last_index(value)) for key, value in root.value}
     accepted = f"accepted: {json.dumps(acceptance.describe(), ensure_ascii=False)}"
-    changes = []  # (from, to, text)
+    changes = []  # (start, end, text)
     if "drafted" in places:
         start, _, end = places["drafted"]
         blank = re.compile(r"[ \t]*\n?").match(text, end)
@@ -119,7 +119,7 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
 
 
 def _last_index(node: Any) -> int:  # noqa: ANN401 - a node of PyYAML
-    """Return the index behind the last letter of a value, without the comments that follow a block."""
+    """Return the index after the last letter of a value, without the comments that follow a block."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
     index: int = node.end_mark.index
@@ -127,10 +127,11 @@ def _last_index(node: Any) -> int:  # noqa: ANN401 - a node of PyYAML
 
 
 def _with_changes(text: str, changes: Sequence[tuple[int, int, str]], acceptance: Acceptance) -> str:
-    """Return a document with the changes that accept it: from, to, and the new text of each.
+    """Return a document with the changes that accept it: start, end, and the new text of each.
 
     Raises:
-        DomainError: more than the acceptance changes, as parts refer to others, or the layout is unusual.
+        DomainError: the changes alter more than the acceptance, because of references between parts or an unusual
+            layout.
     """
     accepted = text
     for first, end, new in sorted(changes, reverse=True):
@@ -163,12 +164,12 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
     """Make a domain from a parsed YAML or JSON document.
 
     Args:
-        document: as plain dictionaries and lists.
-        folder: where files of hierarchies lie that it names; None: it may name none.
+        document: the document as plain dictionaries and lists.
+        folder: the folder of the hierarchy files that it names; None: it may name none.
 
     Raises:
-        DomainError: the document does not follow the schema; the message names the place.  It quotes nothing of
-            what is no domain at all: that may be the protected table, given in the domain's place.
+        DomainError: the document does not follow the schema; the message names the place.  It quotes nothing from a
+            document that is no domain at all, because that may be the protected table, passed by mistake.
     """
     if not isinstance(document, dict) or "sfumato" not in document:
         raise DomainError(
@@ -181,7 +182,7 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
             "this describes several tables, a schema, and no domain of one; give it by the argument schema "
             "(sfumato.open_schema in Python)"
         )
-    from jsonschema import Draft202012Validator  # here, as it takes 50 ms to load and not all who import this parse
+    from jsonschema import Draft202012Validator  # imported here: it takes 50 ms, and not every importer parses
     from jsonschema.exceptions import best_match
 
     document = _with_days(document)
@@ -212,11 +213,11 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
 
 
 def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - JSON
-    """Return the unit that a document states, of the form that the schema has.
+    """Return the unit in a document, in the form of the schema.
 
     Args:
         document: ``row``, or the id, its rows and its bounds by groups.
-        names: of attributes, as a comma in one of them divides no groupings.
+        names: the names of attributes, because a comma inside a name does not separate groupings.
     """
     if document == "row":
         return Unit.row()
@@ -230,10 +231,10 @@ def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN40
 
 
 def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the document with its days as text, as YAML has a type of its own for them.
+    """Return the document with its days as text, because YAML has a type of its own for them.
 
     Raises:
-        DomainError: a date without its first or last day, as drafts leave it.
+        DomainError: a date without its first or last day, as in some drafts.
     """
     bodies = document.get("attributes")
     if not isinstance(bodies, dict):
@@ -266,7 +267,7 @@ def _text_of_day(value: object) -> object:
 def _hierarchies(
     document: dict[str, Any], attributes: tuple[Attribute, ...], folder: Path | None
 ) -> tuple[Hierarchy, ...]:
-    """Return the hierarchies that a document spells out, names the files of, or leaves to be drafted."""
+    """Return the hierarchies of a document: written out, in named files, or to be drafted."""
     from sfumato.domain.hierarchy import Hierarchy, draft
 
     by_name = {attribute.name: attribute for attribute in attributes}
@@ -315,7 +316,7 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
             try:
                 typical = float(body["typical"]) if "typical" in body else None
                 reals, points = (tuple(map(float, body.get(key, ()))) for key in ("edges", "points"))
-            except OverflowError:  # a whole number with some hundred digits
+            except OverflowError:  # an integer with hundreds of digits
                 raise DomainError(
                     f"attribute {name!r} has an edge, a point or a typical value beyond 1.8e308"
                 ) from None
@@ -333,7 +334,7 @@ def mapping_at(value: object, at: str) -> dict[Any, Any]:
     """Return a mapping.
 
     Raises:
-        DomainError: something else stands there.
+        DomainError: the value is something else.
     """
     expect_at(value, dict, at, "a mapping")
     assert isinstance(value, dict)
@@ -344,7 +345,7 @@ def text_at(value: object, at: str) -> str:
     """Return a name.
 
     Raises:
-        DomainError: something else stands there.
+        DomainError: the value is something else.
     """
     if not isinstance(value, str) or not value or value != value.strip():
         raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=value)
@@ -355,17 +356,17 @@ def expect_at(value: object, kind: type, at: str, words: str) -> None:
     """Refuse a value of another kind.
 
     Raises:
-        DomainError: so it is.
+        DomainError: the value has another kind.
     """
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise DomainError(f"the schema is wrong at {at}: {words} stands there", culprit=value)
 
 
 def only_at(mapping: Mapping[Any, Any], known: set[str], at: str, *, required: Sequence[str] | set[str] = ()) -> None:
-    """Refuse words that are not known in a mapping, and one that lacks what is required.
+    """Refuse a mapping with unknown words or without required words.
 
     Raises:
-        DomainError: so it is.
+        DomainError: a word is unknown or missing.
     """
     for name in mapping:
         if name not in known:

@@ -1,4 +1,4 @@
-"""The declaration of a table: attributes in order, the unit of privacy, the form of its file, and its acceptance."""
+"""The description of a table: attributes in order, the privacy unit, the form of its file, and its acceptance."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from sfumato.domain.hierarchy.levels import Hierarchy
 
 SCHEMA_VERSION = 1
-_MOST_CELLS = 1 << 53  # that a bound tells apart
-_MOST_LISTED = 1 << 22  # of an attribute by which rows are grouped, as each has a label
+_MOST_CELLS = 1 << 53  # cells that a double distinguishes
+_MOST_LISTED = 1 << 22  # cells of a grouped attribute, because each has a label
 _LEVEL_OF = re.compile(r"\s*(?P<level>\w+)\s*\(\s*(?P<of>.*?\S)\s*\)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CsvFormat:
-    """The form of a CSV file that is not in UTF-8 with a decimal point and a comma (in .tsv, a tab) between fields.
+    """The form of a CSV file that differs from UTF-8 with decimal points and commas (in .tsv, tabs) between fields.
 
     Attributes:
         delimiter: one character between fields; None: a comma, in .tsv a tab.
-        decimal: what stands before the fraction of a number, a point or a comma.
-        thousands: what stands between groups of three digits; nothing where it is empty.
+        decimal: the decimal separator, a point or a comma.
+        thousands: the separator between groups of three digits; empty for none.
         encoding: of the text: utf-8, utf-16, cp1252, latin-1 and others that Python knows.
-        trim: blanks around a field are no part of it, and a field of blanks is missing.
+        trim: true to remove blanks around a field; then a field of blanks is missing.
 
     >>> CsvFormat(delimiter=";", decimal=",").encoding
     'utf-8'
@@ -74,10 +74,10 @@ THOUSANDS = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
 
 @dataclass(frozen=True)
 class Grouping:
-    """Cells by which rows are grouped: the cells of an attribute, or coarser cells of a hierarchy or the calendar.
+    """Cells that group rows: the cells of an attribute, or coarser cells of a hierarchy or the calendar.
 
     Attributes:
-        name: name in questions: ``diag``, ``chapter(diag)`` or ``month(admitted)``.
+        name: name in queries: ``diag``, ``chapter(diag)`` or ``month(admitted)``.
         attribute: the grouped attribute.
         labels: the label of each cell.
         groups: the cell of each code of the attribute; None: each code is a cell.
@@ -98,15 +98,15 @@ class Grouping:
 
     @property
     def cell_of_code(self) -> NDArray[np.int32]:
-        """The cell of each code, as an array; of an attribute the codes themselves."""
-        import numpy as np  # here, as most domains can do without
+        """The cell of each code, as an array; for a plain attribute the codes themselves."""
+        import numpy as np  # imported here because most domains do not need it
 
         return np.array(range(len(self.labels)) if self.groups is None else self.groups, dtype=np.int32)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The cells of one attribute by which rows are grouped, from one or several groupings.
+    """The cells of one attribute that group rows, from one or several groupings.
 
     The cells of several groupings are the combinations that some code has, such as the days of a month on a weekday.
 
@@ -128,7 +128,7 @@ class Axis:
         first = groupings[0]
         if len(groupings) == 1:
             return Axis(first.attribute, (first,), first.groups, (tuple(range(len(first.labels))),))
-        size = max(len(each.groups or each.labels) for each in groupings)  # the codes, as one of the groupings has them
+        size = max(len(each.groups or each.labels) for each in groupings)  # the number of codes, from any grouping
         codes = list(zip(*(each.groups or range(size) for each in groupings), strict=True))
         pairs = sorted(set(codes))
         place = {cell: number for number, cell in enumerate(pairs)}
@@ -138,12 +138,12 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells."""
         return len(self.cells[0])
 
 
 def _refuse_many(attribute: Attribute) -> None:
-    """Refuse an attribute whose cells would take too much memory one by one."""
+    """Refuse an attribute with too many cells to list in memory."""
     if attribute.size > _MOST_LISTED:
         raise DomainError(
             f"{attribute.name!r} has {attribute.size:,} cells, and rows are grouped by at most {_MOST_LISTED:,}; "
@@ -153,12 +153,12 @@ def _refuse_many(attribute: Attribute) -> None:
 
 
 def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
-    """Return whether a level is of the calendar: it has that name, or nothing else can have it."""
+    """Return whether a level belongs to the calendar: by its name, or because the attribute has no other levels."""
     return not names or level.lower() in maps(attribute.by)
 
 
 def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
-    """Return the cells of a calendar map, after which those for missing and unknown values stay as they are."""
+    """Return the cells of a calendar map, followed by the unchanged cells for missing and undeclared values."""
     periods = calendar_map(name, attribute.by, *attribute.periods)
     extra = range(len(periods.labels), len(periods.labels) + attribute.size - attribute.declared)
     more = map(attribute.label, range(attribute.declared, attribute.size))
@@ -168,13 +168,13 @@ def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
 
 @dataclass(frozen=True)
 class Domain(Shared):
-    """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
+    """Attributes in order, the privacy unit, and the state of acceptance by the owner.
 
-    ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are hashes that
-    name the tables which are derived of the same units: see :class:`sfumato.domain.linked_domain.LinkedTables`.
+    ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are the hashes
+    of tables derived from the same units: see :class:`sfumato.domain.linked_domain.LinkedTables`.
 
-    Public knowledge: nothing here may be taken from the protected table without the owner's consent.  ``csv`` and
-    ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.
+    Public knowledge: nothing here may be taken from the protected table without the owner's consent.  ``csv`` is the
+    form of the file, and ``acceptance`` names the person who accepted the rest: they are neither compared nor hashed.
 
     >>> from sfumato.domain import Categorical, Unknown
     >>> sex = Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP)
@@ -214,7 +214,7 @@ class Domain(Shared):
                 raise DomainError(f"a bound by {bound.name} has too many cells to be kept apart", culprit=bound)
 
     def _check_hierarchies(self) -> None:
-        from sfumato.domain.hierarchy.levels import Hierarchy  # takes NumPy along, which most domains can do without
+        from sfumato.domain.hierarchy.levels import Hierarchy  # imports NumPy, which most domains do not need
 
         expect_all(self.hierarchies, Hierarchy, "the hierarchies of a domain are a list of Hierarchy")
         object.__setattr__(self, "hierarchies", tuple(self.hierarchies))
@@ -227,7 +227,7 @@ class Domain(Shared):
     def __hash__(self) -> int:
         return self._hash
 
-    @cached_property  # without it a question over 74 attributes takes 2.9 CPU ms, not 2.0: domains are keys of caches
+    @cached_property  # without it a query over 74 attributes takes 2.9 CPU ms, not 2.0: domains are keys of caches
     def _hash(self) -> int:
         return hash((self.attributes, self.unit, self.draft, self.hierarchies, self.derives))
 
@@ -245,12 +245,12 @@ class Domain(Shared):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Attribute names in order."""
+        """The attribute names in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of cells of each attribute, in order."""
+        """The number of cells of each attribute, in order."""
         return tuple(attribute.size for attribute in self.attributes)
 
     def in_role(self, role: Role) -> str | None:
@@ -259,7 +259,7 @@ class Domain(Shared):
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds, with its hierarchies."""
+        """The approximate size in bytes, with its hierarchies."""
         levels = [level for hierarchy in self.hierarchies for level in hierarchy.levels]
         coarser = sum(level.cells.nbytes + 120 * level.size for level in levels)
         values = sum(len(each.values) for each in self if isinstance(each, Categorical))
@@ -268,14 +268,14 @@ class Domain(Shared):
 
     @property
     def size(self) -> int:
-        """Number of cells of the full contingency table."""
+        """The number of cells of the full contingency table."""
         return math.prod(self.shape)
 
     def index(self, name: str) -> int:
-        """Position of an attribute.
+        """Return the index of an attribute.
 
         Raises:
-            DomainError: no attribute of that name.
+            DomainError: no attribute has that name.
         """
         try:
             return self.names.index(name)
@@ -296,18 +296,17 @@ class Domain(Shared):
         """Return the hierarchy of an attribute over its cells, in the order of their codes; None if none is declared.
 
         Raises:
-            DomainError: no attribute of that name, or its hierarchy misses a declared value.
+            DomainError: no attribute has that name, or its hierarchy misses a declared value.
         """
         attribute = self[name]
         declared = next((each for each in self.hierarchies if each.attribute == name), None)
         return None if declared is None else declared.align(attribute.labels())
 
     def grouping(self, name: str) -> Grouping:
-        """Return the grouping by ``diag``, ``chapter(diag)`` or ``month(admitted)``; names of levels are in any case.
+        """Return the grouping by ``diag``, ``chapter(diag)`` or ``month(admitted)``; names of levels ignore case.
 
         Raises:
-            DomainError: no such attribute, or none of its levels or calendar maps is called so, or it has more than
-                2^22 cells.
+            DomainError: the attribute, or its level or calendar map, does not exist, or it has more than 2^22 cells.
         """
         return _grouping(self, name)
 
@@ -334,10 +333,10 @@ class Domain(Shared):
         return Grouping(f"{names[place - 1]}({of})", of, labels, tuple(cells))
 
     def axes(self, names: Iterable[str]) -> tuple[Axis, ...]:
-        """Return the axes of several groupings: one per attribute, in the order in which the names first have them.
+        """Return the axes of several groupings: one per attribute, in the order of first mention.
 
         Raises:
-            DomainError: as :meth:`grouping` says.
+            DomainError: see :meth:`grouping`.
         """
         by_attribute: dict[str, list[Grouping]] = {}
         for each in map(self.grouping, names):
@@ -359,11 +358,11 @@ class Domain(Shared):
 
     @property
     def accepted_by(self) -> Acceptance | None:
-        """The person who accepted the description unchanged; None for a draft, or if anything was edited afterwards."""
+        """The acceptance of the unchanged description; None for a draft, or after any later edit."""
         accepted = self.acceptance
         if self.draft or accepted is None:
             return None
-        # of files that were accepted before kinds were confirmed, the hash is that of the description alone
+        # in old files without confirmed kinds, the hash covers the description alone
         earlier = accepted.hash == self.hash and not accepted.confirmed and accepted.edited is None
         return accepted if earlier or accepted.signs(self.hash) else None
 
@@ -371,7 +370,7 @@ class Domain(Shared):
         """Refuse to release under a description that was changed after its acceptance.
 
         Raises:
-            DomainError: so it was, or who accepted it and when was written by other hands.
+            DomainError: the description changed, or the record of its acceptance was edited.
         """
         if not self.draft and self.acceptance is not None and self.accepted_by is None:
             raise DomainError(
@@ -381,7 +380,7 @@ class Domain(Shared):
             )
 
     def refuse_draft(self) -> None:
-        """Refuse to release under a description that nobody accepted.
+        """Refuse to release under a draft.
 
         Raises:
             DomainError: the domain is a draft.
@@ -393,9 +392,9 @@ class Domain(Shared):
                 culprit=self,
             )
 
-    @cached_property  # without it a question takes 2.0 CPU ms, not 1.8, and 5.4, not 2.0, over 74 attributes
+    @cached_property  # without it a query takes 2.0 CPU ms, not 1.8, and 5.4, not 2.0, over 74 attributes
     def hash(self) -> str:
-        """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
+        """The SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
         described = self._described(draft=False) | ({"derives": self.derives} if self.derives else {})
         text = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -408,7 +407,7 @@ class Domain(Shared):
             document |= {"csv": changed} if changed else {}
         if self.acceptance is not None:
             document |= {"accepted": self.acceptance.describe()}
-        if self.draft and self.drafted is not None:  # digests of facts of the table leave with the draft
+        if self.draft and self.drafted is not None:  # an accepted description has no digests of table facts
             document |= {"drafted": asdict(self.drafted)}
         return document
 
@@ -429,7 +428,7 @@ class Domain(Shared):
 
 
 def _with_shared_codes(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document that states codes for missing values once, if most attributes have the same list.
+    """Return a document that lists the codes for missing values once, if most attributes have the same list.
 
     Attributes with another list keep their own, which may be empty.
     """
@@ -449,7 +448,7 @@ def _with_shared_codes(document: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-# Without this cache a question by groups takes 9 % longer, and 6.4 CPU ms, not 2.4, by months of ten years of days.
+# Without this cache a query by groups takes 9 % longer, and 6.4 CPU ms, not 2.4, by months of ten years of days.
 @cached(lambda _, grouping: 500 + 70 * len(grouping.labels) + 20 * len(grouping.groups or ()))
 def _grouping(domain: Domain, name: str) -> Grouping:
     return domain._grouping(name)  # noqa: SLF001  (its own)
@@ -459,8 +458,8 @@ def numeric(domain: Domain, name: str) -> Numeric:
     """Return an attribute that has numbers.
 
     Raises:
-        QueryError: it has categories or dates.
-        DomainError: there is none of that name.
+        QueryError: the attribute has categories or dates.
+        DomainError: no attribute has that name.
     """
     attribute = domain[name]
     if isinstance(attribute, Integer | Real):

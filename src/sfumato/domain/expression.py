@@ -1,6 +1,6 @@
-"""Expressions over the cells of one row, whose bounds follow by interval arithmetic.
+"""Expressions over the cells of one row, with bounds from interval arithmetic.
 
-No expression can fail.  Numbers have declared bounds, no column is a divisor, and a missing or unknown operand makes
+No expression can fail.  Numbers have declared bounds, no column is a divisor, and a missing or undeclared operand makes
 the result missing.  Whole numbers are exact; others are doubles, clamped to the bounds at the end.
 """
 
@@ -19,15 +19,15 @@ from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.raw_values import Unknown
 from sfumato.errors import QueryError
 
-LATER_FIELD = {"later": True}  # a field that a later version added: identities have it only where it is set
-_MOST_CELLS = 1 << 16  # of a computed whole number: beyond it has bounds, but one cell
+LATER_FIELD = {"later": True}  # a field added later: identities include it only if it is set
+_MOST_CELLS = 1 << 16  # cells of a computed integer; with more values it has a single cell
 _LARGEST_WHOLE = 1 << 53
 _LARGEST_REAL = Fraction(10) ** 100
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The bounds of an expression, whether its values are whole, and whether they may be missing."""
+    """The bounds of an expression, and flags for whole values and for missing values."""
 
     low: Fraction
     high: Fraction
@@ -104,7 +104,7 @@ class Arithmetic(Expression):
 
     @property
     def divisor(self) -> int | None:
-        """The whole number by which the left operand is divided; None if it is not divided by one."""
+        """The integer divisor of the left operand; None if there is none."""
         by = self.right.value if self.how is Operator.TIMES and isinstance(self.right, Constant) else Fraction(0)
         return by.numerator * by.denominator if abs(by.numerator) == 1 < by.denominator else None
 
@@ -152,7 +152,7 @@ class Clamp(Expression):
         value: the number.
         low: lower bound; None: no lower bound.
         high: upper bound; None: no upper bound.
-        ignores_missing: whether a missing number becomes the only bound, as LEAST and GREATEST make it; else it stays
+        ignores_missing: true if a missing number becomes the only bound, as in LEAST and GREATEST; otherwise it stays
             missing.
     """
 
@@ -181,7 +181,7 @@ class Clamp(Expression):
 
     @property
     def replacement(self) -> Fraction:
-        """The bound that a missing number becomes."""
+        """The bound that replaces a missing number."""
         end = self.high if self.low is None else self.low
         assert end is not None
         return end
@@ -269,7 +269,7 @@ class PairFunction(StrEnum):
 
 @dataclass(frozen=True)
 class AppliedToPair(Expression):
-    """One of two numbers.
+    """A choice between two numbers.
 
     LEAST and GREATEST ignore a missing number.  NULLIF is the left number, and missing if both are equal.
     """
@@ -282,7 +282,7 @@ class AppliedToPair(Expression):
         """Return an interval around the numbers that can be chosen."""
         a, b = self.left.interval(domain), self.right.interval(domain)
         integer, both = a.integer and b.integer, a.nullable and b.nullable
-        single = ([a] if b.nullable else []) + ([b] if a.nullable else [])  # chosen where the other is missing
+        single = ([a] if b.nullable else []) + ([b] if a.nullable else [])  # the result if the other is missing
         match self.function:
             case PairFunction.NULLIF:
                 return Interval(a.low, a.high, integer, nullable=True)
@@ -315,10 +315,10 @@ class Labels(Expression):
 
 
 def computed(name: str, value: Expression, domain: Domain) -> Attribute:
-    """Return the attribute that an expression over ``domain`` becomes.
+    """Return the attribute for an expression over ``domain``.
 
     Raises:
-        QueryError: as :meth:`Expression.interval` says.
+        QueryError: see :meth:`Expression.interval`.
     """
     if isinstance(value, Labels):
         for where, _ in value.cases:
@@ -332,7 +332,7 @@ def computed(name: str, value: Expression, domain: Domain) -> Attribute:
 
 
 def whole_number(name: str, low: int, high: int, *, nullable: bool) -> Integer:
-    """Return an attribute of whole numbers within bounds, with a cell for each or, if they are many, one for all."""
+    """Return an attribute of integers within bounds, with one cell per number or, if they are many, one cell in all."""
     edges = (low,) if high - low >= _MOST_CELLS else None
     return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
 

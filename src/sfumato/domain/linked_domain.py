@@ -2,8 +2,8 @@
 
 From each child table the first ``most`` rows of a unit in a public order are used.  The *head* has one row per unit:
 the parent's attributes and, for every child table, the number of children and the first child.  The *tail* of a child
-table has one row per further child: the parent, the number of children, the place of the child, the child before it,
-and the child.  The rows of a unit in both depend on that unit alone.
+table has one row per further child: the parent, the number of children, the child's position, the previous child, and
+the child itself.  The rows of a unit in both depend on that unit alone.
 
 A row of a tail weighs ``floor(WHOLE / max(tau, number - 1))``, so that all rows of a unit weigh at most ``WHOLE``
 together.
@@ -11,9 +11,10 @@ together.
 Rows of a child table may have children themselves, such as the diagnoses of a visit of a patient.  Each row has at most
 ``most`` children, and each unit at most the number that the schema declares; the first in the order of the parent rows
 are used.  The *head* of a nested table has one row per parent row: its known attributes, the number of its children,
-and the first child.  The tail is as above, for each parent row.  A row of either weighs ``floor(WHOLE / max(tau, n))``,
-and n is at least the number of such rows of the unit.  So the weight depends on one unit, and all rows of a unit weigh
-at most ``WHOLE``.
+and the first child.  The tail is as above, for each parent row.
+
+A row of either weighs ``floor(WHOLE / max(tau, n))``, and n is at least the number of such rows of the unit.  So the
+weight depends on one unit, and all rows of a unit weigh at most ``WHOLE``.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ _MEMORIES = (1, 2)
 
 @dataclass(frozen=True)
 class DerivedTable:
-    """Weighted rows that are made of one unit at a time.
+    """Weighted rows that are derived from one unit at a time.
 
     Attributes:
         name: name in the journal.
         domain: domain of the rows. Its unit has ``unit_weight`` rows, because a row of weight w counts as w equal rows.
         number: the attribute with the number of rows of the row's unit in the table.
-        rows: the most rows of a unit, by the code of that attribute.
+        rows: the largest number of rows of a unit, by the code of that attribute.
         weights: the weight of each of these rows, by the same code.
         unit_weight: the largest total weight of the rows of a unit.
-        described: the order, bounds and weights that make the rows, as JSON values.
+        described: the order, bounds and weights that define the rows, as JSON values.
     """
 
     name: str
@@ -88,7 +89,7 @@ class DerivedTable:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that it says, hexadecimal: what the domain of the head names it by."""
+        """The SHA-256 of the full description, hexadecimal; the domain of the head refers to the table by it."""
         identity = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.unit_weight, self.described]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
@@ -106,8 +107,8 @@ class ChildTable:
         table: the table of the schema.
         order: the attribute that orders the rows of a unit, missing values last; None: a hash of the row. Rows of one
             cell are ordered by that hash. If it is a date, the first date and the gaps between dates are counted.
-        falling: whether the greatest value comes first.
-        most: the number of rows of a unit that are used, the first in order.
+        falling: true for descending order.
+        most: the number of rows per unit that are used, the first in order.
         memory: the number of earlier rows on which a row depends: 1 or 2.
         final: an attribute and the label of a cell after which a unit has no further row.
     """
@@ -154,7 +155,7 @@ class ChildTable:
 
     @property
     def first_dates(self) -> tuple[int, ...]:
-        """The code of the date with which each cell of a first date begins."""
+        """The code of the first date in each cell of a first date."""
         assert self.order is not None
         declared = self.attribute(self.order).declared
         return tuple(range(0, declared, -(-declared // FIRSTS)))
@@ -197,7 +198,7 @@ class ChildTable:
 
     @property
     def place(self) -> str:
-        """The name of the place of a row among its siblings."""
+        """The name of the position of a row among its siblings."""
         return f"{self.table.name}.place"
 
     def named(self, where: str, name: str) -> str:
@@ -257,7 +258,7 @@ class LinkedTables:
                 )
 
     def parent_of(self, child: ChildTable) -> ChildTable | None:
-        """Return the child table that the rows of this one belong to; None for children of units."""
+        """Return the child table with the parent rows of this one; None for children of units."""
         name = row_above(self.schema, child.table)
         return None if name is None else next(each for each in self.children if each.table.name == name)
 
@@ -266,7 +267,7 @@ class LinkedTables:
         return tuple(each for each in self.children if row_above(self.schema, each.table) == child.table.name)
 
     def most_rows(self, child: ChildTable) -> int:
-        """Rows of one unit that are kept, at most."""
+        """Return the largest number of rows of one unit that are used."""
         parent = self.parent_of(child)
         if parent is None:
             return child.most
@@ -274,7 +275,7 @@ class LinkedTables:
 
     @property
     def parent(self) -> SchemaTable | None:
-        """The table that lists all units; None: units are those with a child."""
+        """The table that lists all units; None: the units are the owners of at least one child."""
         return None if self.schema.units is None else self.schema[self.schema.units]
 
     @property
@@ -284,7 +285,7 @@ class LinkedTables:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Private tables of the schema that are neither the parent nor a child."""
+        """The private tables of the schema that are neither the parent nor a child."""
         included = {self.schema.units, *(child.table.name for child in self.children)}
         return tuple(table.name for table in self.schema if not table.public and table.name not in included)
 
@@ -295,7 +296,7 @@ class LinkedTables:
         return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=rows_kept)
 
     def least_children(self, child: ChildTable | None = None) -> int:
-        """Return the least number of children of a unit, or of a parent row of a child table."""
+        """Return the smallest number of children of a unit, or of a parent row of a child table."""
         return 1 if self.parent is None and (child is None or self.parent_of(child) is None) else 0
 
     @cached_property
@@ -326,7 +327,7 @@ class LinkedTables:
         return attributes
 
     def periods_between(self, child: ChildTable) -> int | None:
-        """Return how many periods after the dates of its parent the dates of a child table begin.
+        """Return the number of periods between the dates of a parent and the beginning of a child table's dates.
 
         None if a table has no date that orders it, or the grains differ: then first dates are counted without the
         parent's.
@@ -351,7 +352,9 @@ class LinkedTables:
         return least, *(each for each in (*(-before for before in BEFORE), *GAPS) if least < each <= most)
 
     def first_cells(self, child: ChildTable) -> tuple[int, int]:
-        """Cells of a first date, and further ones: missing and other dates, and those below a row without a date."""
+        """Return the number of cells of a first date, and of its other cells: missing, other, or below an undated
+        row.
+        """
         above, date = self.parent_of(child), child.attribute(child.order or "")
         if above is None or self.periods_between(child) is None:
             return len(child.first_dates), date.size - date.declared
@@ -376,7 +379,7 @@ class LinkedTables:
         most = self.most_rows(above)
         number, rows = above.rows, weight_classes(most)
         row_count = cells(number, len(rows), 0)
-        if self.parent_of(above) is None:  # then its number is that of all rows of the unit
+        if self.parent_of(above) is None:  # then its number counts all rows of the unit
             number, rows = above.number, tuple(range(1, most + 1))
             row_count = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
         last = min(above.most, PLACES + 1)
@@ -428,7 +431,7 @@ class LinkedTables:
         return tuple(table for table in both if table is not None)
 
     def describe(self) -> dict[str, Any]:
-        """Order, bounds and weights, as JSON values for the journal."""
+        """Return order, bounds and weights as JSON values for the journal."""
         return {
             "schema": self.schema.hash,
             "parent": None if self.parent is None else self.parent.name,
@@ -439,7 +442,7 @@ class LinkedTables:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the description, hexadecimal."""
+        """The SHA-256 of the description, hexadecimal."""
         return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()
 
     @cached_property
@@ -451,7 +454,7 @@ class LinkedTables:
 
 
 def row_above(schema: Schema, table: SchemaTable) -> str | None:
-    """Return the table to whose rows the rows of a private table belong; None if they belong to a unit."""
+    """Return the table with the parent rows of a private table; None if its rows belong to a unit."""
     if table.unit is not None or table.through is None:
         return None
     above = schema[table.through.table].name
@@ -459,9 +462,7 @@ def row_above(schema: Schema, table: SchemaTable) -> str | None:
 
 
 def _chained(schema: Schema) -> list[SchemaTable]:
-    """Return the private tables with attributes whose rows belong to a unit through such tables, each after the one
-    above.
-    """
+    """Return the private tables with attributes that reach their unit through such tables, each after its parent."""
     held = [each for each in schema if not each.public and each.name != schema.units and each.attributes]
     chained = [each for each in held if row_above(schema, each) is None]
     for above in chained:
@@ -475,7 +476,7 @@ def link_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int
     Rows are ordered by their first date if they have one.  The number of rows per unit is the bound of the schema.
 
     Raises:
-        DomainError: no such tables.
+        DomainError: a table does not exist or cannot be linked.
     """
     schema.refuse_draft()
     if not children:

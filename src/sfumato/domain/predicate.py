@@ -1,7 +1,7 @@
-"""Conditions on a row, in terms of declared cells: what a filter of a counting query may say.
+"""Conditions on a row, in terms of declared cells, for the filters of counting queries.
 
-A condition names cells, never expressions, so whether it can be evaluated depends on the domain alone.  Cells are named
-by ranges of their codes, so that a comparison takes as much room for a million cells as for ten.
+A condition names cells, never expressions, so the domain alone decides whether it can be evaluated.  Ranges of codes
+name the cells, so that a comparison takes as much memory for a million cells as for ten.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FEW = 4  # ranges that are compared with one by one: a search, or a look-up, costs as much as so many comparisons
-_LISTED = 12  # cells, or stretches of cells, that a condition names in words
-_TABLE = 1 << 16  # cells of a table that is looked up: larger ones miss the caches
+_FEW = 4  # ranges to compare one by one; for more, a search or a look-up is faster
+_LISTED = 12  # cells, or runs of cells, that a condition names in words
+_TABLE = 1 << 16  # cells of a look-up table: larger ones do not fit the caches
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,7 +39,7 @@ class CodeRanges:
     """A set of codes, as ranges in order: disjoint, none touching the next.
 
     Attributes:
-        bounds: the first code of each range and the one after its last, so that all of them increase.
+        bounds: the first code of each range and the code after its last, in increasing order.
 
     >>> CodeRanges.of([7, 2, 4, 3])
     CodeRanges(2..4, 7)
@@ -54,7 +54,7 @@ class CodeRanges:
         """Return the set of some codes.
 
         Raises:
-            QueryError: they are no integers.
+            QueryError: a code is no integer.
         """
         if isinstance(codes, range) and codes.step == 1:
             return CodeRanges.between(codes.start, codes.stop - 1)
@@ -77,7 +77,7 @@ class CodeRanges:
 
     @staticmethod
     def where(mask: NDArray[np.bool_]) -> CodeRanges:
-        """Return the places at which an array is true.
+        """Return the indices at which an array is true.
 
         >>> CodeRanges.where(np.array([True, False, True, True]))
         CodeRanges(0, 2..3)
@@ -87,7 +87,7 @@ class CodeRanges:
 
     @staticmethod
     def union(sets: Sequence[CodeRanges]) -> CodeRanges:
-        """Return the codes that are in one of the sets at least."""
+        """Return the codes in at least one of the sets."""
         return sets[0] if len(sets) == 1 else _swept([(each, 1) for each in sets], least=1)
 
     @staticmethod
@@ -122,22 +122,22 @@ class CodeRanges:
 
     @property
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The first and the last code of each range, in order."""
+        """Yield the first and the last code of each range, in order."""
         ends = iter(self.bounds)
         return ((first, after - 1) for first, after in zip(ends, ends, strict=True))
 
     @property
     def first(self) -> int:
-        """The least code of a set that is not empty."""
+        """The smallest code of a non-empty set."""
         return self.bounds[0]
 
     @property
     def last(self) -> int:
-        """The greatest code of a set that is not empty."""
+        """The greatest code of a non-empty set."""
         return self.bounds[-1] - 1
 
     def to_json(self) -> list[list[int]]:
-        """Return the first and the last code of each range; of three and more in equal steps also step and number.
+        """Return the first and the last code of each range; three or more equally spaced ranges add step and number.
 
         >>> CodeRanges.of([0, 1, 2, 7, 14, 21, 30]).to_json()
         [[0, 2], [7, 7, 7, 3], [30, 30]]
@@ -164,11 +164,11 @@ class CodeRanges:
         return mask
 
     def contains(self, codes: NDArray[np.integer[Anything]], size: int) -> NDArray[np.bool_]:
-        """Return where codes are in the set, in the shape of ``codes``.
+        """Return a mask of the codes in the set, in the shape of ``codes``.
 
         Args:
             codes: each from 0 to below ``size``.
-            size: how many codes there are.
+            size: the number of possible codes.
         """
         if len(self.bounds) <= 2 * _FEW:
             mask = np.zeros(codes.shape, dtype=np.bool_)
@@ -188,7 +188,7 @@ def _run_json(first: int, last: int, step: int, number: int) -> list[list[int]]:
 
 
 def _swept(sets: Sequence[tuple[CodeRanges, int]], *, least: int) -> CodeRanges:
-    """Return the codes at which the weights of the sets that hold them add up to ``least`` or more."""
+    """Return the codes whose sets have weights of at least ``least`` in sum."""
     starts = ((bound, weight) for each, weight in sets for bound in each.bounds[::2])
     ends = ((bound, -weight) for each, weight in sets for bound in each.bounds[1::2])
     bounds: list[int] = []
@@ -216,15 +216,15 @@ class Predicate(ABC):
     @property
     @abstractmethod
     def inner(self) -> tuple[Predicate, ...]:
-        """The conditions that it is put together from."""
+        """The conditions that it is composed of."""
 
     @abstractmethod
     def fold(self, how: Fold[T]) -> T:
-        """Return the condition put together from its parts, innermost first; each is made when it is asked for."""
+        """Return the result for the condition, computed from its parts, innermost first; each is computed on demand."""
 
     @property
     def attributes(self) -> frozenset[str]:
-        """The attributes that the condition looks at.
+        """The attributes in the condition.
 
         >>> sorted(All((Among("age", [1]), Not(Among("sex", [])))).attributes)
         ['age', 'sex']
@@ -233,23 +233,23 @@ class Predicate(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds, with its form in the journal."""
+        """The approximate size in bytes, with its form in the journal."""
         return self.fold(_BYTES)
 
     @property
     def to_json(self) -> dict[str, Anything]:
-        """JSON values for the journal: equal conditions in normal form have equal JSON."""
+        """The JSON values for the journal: equal conditions in normal form have equal JSON."""
         return self.fold(_JSON)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of :attr:`to_json`, hexadecimal."""
+        """The SHA-256 of :attr:`to_json`, hexadecimal."""
         return hashlib.sha256(json.dumps(self.to_json, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, init=False)
 class Among(Predicate):
-    """The attribute's code is one of ``codes``.
+    """A condition that the attribute's code is one of ``codes``.
 
     >>> Among("age", range(18, 66)) == Among("age", frozenset(range(18, 66)))
     True
@@ -262,14 +262,14 @@ class Among(Predicate):
         """Take codes as ranges or as integers in any order.
 
         Raises:
-            QueryError: the codes are no integers.
+            QueryError: a code is no integer.
         """
         object.__setattr__(self, "attribute", attribute)
         object.__setattr__(self, "codes", codes if isinstance(codes, CodeRanges) else CodeRanges.of(codes))
 
     @property
     def inner(self) -> tuple[Predicate, ...]:
-        """No condition."""
+        """No conditions."""
         return ()
 
     def fold(self, how: Fold[T]) -> T:
@@ -295,7 +295,7 @@ class All(Predicate):
 
 @dataclass(frozen=True)
 class Any(Predicate):
-    """At least one part holds; no parts hold for no row."""
+    """A condition that holds if at least one part holds; without parts it holds for no row."""
 
     parts: tuple[Predicate, ...]
 
@@ -311,13 +311,13 @@ class Any(Predicate):
 
 @dataclass(frozen=True)
 class Not(Predicate):
-    """The part does not hold."""
+    """A condition that holds if its part does not hold."""
 
     part: Predicate
 
     @property
     def inner(self) -> tuple[Predicate, ...]:
-        """The one part."""
+        """The only part."""
         return (self.part,)
 
     def fold(self, how: Fold[T]) -> T:
@@ -351,7 +351,7 @@ _JSON = Fold[dict[str, Anything]](
 
 
 def named(predicate: Predicate | None) -> frozenset[str]:
-    """Return the attributes that a condition looks at, none without a condition."""
+    """Return the attributes in a condition; none if there is no condition."""
     return frozenset() if predicate is None else predicate.attributes
 
 
@@ -383,10 +383,10 @@ def condition_mask(
 
 
 def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -> NDArray[np.bool_]:
-    """At which cells of a marginal over ``names`` a condition on them is true.
+    """Return a mask of the cells of a marginal over ``names`` at which a condition on them is true.
 
     Returns:
-        One axis an attribute, of length 1 where the condition does not look at it.
+        One axis per attribute, of length 1 if the condition does not depend on it.
     """
 
     def codes(name: str) -> NDArray[np.intp]:
@@ -398,7 +398,7 @@ def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -
 
 def describe_condition(where: Predicate, domain: Domain) -> str:
     """Return a condition in words for readers of the journal: public names and declared values only."""
-    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
+    words: Fold[Callable[[], str]] = Fold(  # the text of a condition with thousands of parts needs only a few of them
         among=lambda part: lambda: _among(domain[part.attribute], part.codes),
         every=lambda parts: partial(_worded, " and ", list(parts), "()"),
         some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
@@ -413,7 +413,7 @@ def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
 
 
 def _among(attribute: Attribute, codes: CodeRanges) -> str:
-    """Return the cells in words, or the other cells if they are fewer to name."""
+    """Return the cells in words, or the excluded cells if they are fewer."""
     others = CodeRanges.between(0, attribute.size - 1) - codes
     inside, outside = (_phrases(attribute, each) for each in (codes, others))
     word, codes_listed = ("in", codes) if inside <= outside else ("not in", others)
@@ -423,7 +423,7 @@ def _among(attribute: Attribute, codes: CodeRanges) -> str:
 
 
 def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
-    """Return the number of stretches that name some cells."""
+    """Return the number of runs that name some cells."""
     declared = codes & CodeRanges.between(0, attribute.declared - 1)
     stretches = len(declared) if isinstance(attribute, Categorical) else len(declared.bounds) // 2
     return stretches + len(codes) - len(declared)

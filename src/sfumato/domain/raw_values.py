@@ -1,4 +1,4 @@
-"""The form of raw values in a table: unknown and missing ones, spellings of a value, and formats of dates."""
+"""The form of raw values in a table: undeclared and missing values, spellings of a value, and formats of dates."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ EXCEL_START = datetime(1899, 12, 30)  # noqa: DTZ001 - what clocks show has no z
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
           "November", "December")  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_FIRST_OF_1900S = 69  # two digits from here on are years of the 20th century, as in POSIX
+_FIRST_OF_1900S = 69  # two-digit years from here on are in the 20th century, as in POSIX
 
 
 class Unknown(StrEnum):
     """The treatment of a value outside the declared cells, and of a missing value if the attribute is not nullable."""
 
-    CATEGORY = "category"  # it is counted in a cell of its own, the last
-    DROP = "drop"  # the whole row is left out, for every attribute alike
-    CLAMP = "clamp"  # numbers and dates only: moved to the nearest bound; a missing value drops the row
+    CATEGORY = "category"  # counts in a cell of its own, the last
+    DROP = "drop"  # drops the whole row, for all attributes
+    CLAMP = "clamp"  # numbers and dates only: moves the value to the nearest bound; a missing value drops the row
 
 
 def sorted_codes(name: str, codes: Iterable[Code], declared: Collection[Code] = ()) -> tuple[Code, ...]:
     """Return codes for missing values without repetitions, numbers first.
 
     Raises:
-        DomainError: a code is neither text nor a finite number, or is one of the declared values.
+        DomainError: a code is neither text nor a finite number, or is a declared value.
 
     >>> sorted_codes("age", ["?", 999, -9.0, 999])
     (-9, 999, '?')
@@ -66,10 +66,10 @@ def sorted_codes(name: str, codes: Iterable[Code], declared: Collection[Code] = 
 def sorted_spellings(
     name: str, spellings: Iterable[tuple[str, str]], declared: Collection[object]
 ) -> tuple[tuple[str, str], ...]:
-    """Return pairs of a text and the declared value that it stands for, in the order of the texts.
+    """Return pairs of a text and the declared value that it means, in the order of the texts.
 
     Raises:
-        DomainError: a value is not declared as text, or a text is a declared value itself or stands for two values.
+        DomainError: a value is not declared as text, or a text is a declared value itself or means two values.
     """
     pairs = sorted(set(spellings))
     for text, value in pairs:
@@ -83,12 +83,12 @@ def sorted_spellings(
 
 
 def is_missing(text: str | None, codes: Collection[Code], *, numeric: bool) -> bool:
-    """Return whether a text stands for a missing value.
+    """Return whether a text means a missing value.
 
     Args:
         text: the text of a cell.
         codes: the codes of the attribute.
-        numeric: whether the attribute has numbers, so that 999.0 is the code 999.
+        numeric: true if the attribute has numbers, so that 999.0 is the code 999.
 
     >>> is_missing("999.0", [999], numeric=True), is_missing("n/a", ["n/a"], numeric=True)
     (True, True)
@@ -187,12 +187,12 @@ class DateFormat:
 
     @property
     def is_serial(self) -> bool:
-        """Whether dates are numbers of days."""
+        """True if dates are numbers of days."""
         return self.text == EXCEL
 
     @cached_property
     def parts(self) -> tuple[tuple[str, DatePart | None], ...]:
-        """Directives with their fields, and text between them.
+        """The directives with their fields, and the text between them.
 
         Raises:
             DomainError: a directive is unknown.
@@ -225,7 +225,7 @@ class DateFormat:
 
     @property
     def has_time(self) -> bool:
-        """Whether there is a time of the day."""
+        """True if the format has a time of the day."""
         return any(field is not None and name in "HI" for name, field in self.parts)
 
     @cached_property
@@ -282,7 +282,7 @@ def _read_serial(text: str) -> datetime | None:
 
 
 def literal(text: str) -> str:
-    """Return the pattern of exactly this text, which all engines read alike.
+    """Return the pattern of exactly this text, the same for all engines.
 
     >>> literal("a.b")
     'a[.]b'
@@ -302,22 +302,22 @@ _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "
           "T%H:%M:%S%z", ", %H:%M")  # fmt: skip
 _FORMATS = [DateFormat(day + time) for day, time in product(_DAYS, _TIMES)]
 _LIKELY = re.compile(r".*\d.*[./ -].*\d.*|[A-Za-z]{3,9}[ -]\d{4}|\d{1,2}[A-Za-z]{3}\d{4}")
-_PROBES = 50  # texts at each end that decide which formats are tried
+_PROBES = 50  # texts at each end that determine the formats to try
 _MOST_FORMATS = 6
-_LEAST_SHARE = 0.005  # of the texts; fewer texts in a format are typing errors
+_LEAST_SHARE = 0.005  # share of the texts; fewer texts in a format are typing errors
 _NAMES = re.compile(r"(^|[^a-z])(date|dob|birthday|birthdate|datum|day)([^a-z]|$)")
 
 
 @dataclass(frozen=True)
 class GuessedFormats:
-    """The formats of dates in some texts, the most frequent first, and whether a date has a time of the day."""
+    """The formats of dates in some texts, the most frequent first, and a flag for times of the day."""
 
     formats: tuple[str, ...]
     has_time: bool
 
 
 def named_like_dates(name: str) -> bool:
-    """Return whether the name of a column says that it has dates.
+    """Return whether the name of a column suggests dates.
 
     >>> named_like_dates("visitDate"), named_like_dates("updated")
     (True, False)
@@ -331,7 +331,7 @@ def guess_formats(texts: Sequence[str], share: float, iso: str) -> GuessedFormat
 
     Args:
         texts: distinct values of a column.
-        share: the least share of the texts that are dates.
+        share: the smallest share of the texts that must be dates.
         iso: the pattern of dates that need no format.
 
     >>> guess_formats(["1/2/2000", "1/31/2000", "Jan 1 2000"], 0.9, "")

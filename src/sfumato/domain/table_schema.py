@@ -1,6 +1,6 @@
-"""Several tables about the same people: what is publicly known about each, and whose every row is.
+"""Several tables about the same people: the public facts about each table, and the owner of every row.
 
-A private row has one owner: its unit column says so, or the owner of the row that its key names.  Neighbouring
+A private row has one owner, named by its unit column or found as the owner of the row that its key names.  Neighboring
 databases differ by all rows of one unit, in all private tables at once; public tables are the same in both.
 """
 
@@ -54,10 +54,10 @@ class SchemaTable:
 
     Attributes:
         name: name in statements and of its file.
-        attributes: columns that questions may use; empty if the table only links others.
+        attributes: columns that queries may use; empty if the table only links others.
         key: the column whose values identify the rows.
         unit: the column with the owner of a row.
-        through: the column with the key of the private row to whose owner a row belongs.
+        through: the column with the key of another private row, whose owner is the owner of the row.
         references: columns that hold keys of public tables.
         rows: the most rows of one unit in a view that begins with this table; None in drafts and public tables.
         per: the most rows of one unit in each cell of a grouping.
@@ -114,12 +114,12 @@ class SchemaTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that tie it to others, its key first; each once."""
+        """The columns that link it to other tables, its key first; each once."""
         named = [self.key, *(link.column for link in self.links)]
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     def describe(self) -> dict[str, Any]:
-        """Return the table as the document states it."""
+        """Return the table in the form of the document."""
         own: dict[str, Any] = {"public": True} if self.public else {}
         own |= {} if self.key is None else {"key": self.key}
         own |= {} if self.unit is None else {"unit": self.unit}
@@ -137,14 +137,14 @@ class SchemaTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Tables, and the unit that owns all private rows of them.
+    """Tables, and the unit that owns all private rows in them.
 
     Attributes:
         name: name of the schema.
         id: name of the id of a unit, such as ``patient_id``.
         tables: private and public tables.
         units: the table that lists all units, by its key; None if there is no such table.
-        draft: whether the schema is not accepted yet.
+        draft: true if the schema is not accepted yet.
         of_unit: facts that are computed from all rows of each unit, as attributes of the table that lists the units.
         acceptance: the acceptance, if there is one; releases refuse a schema that was changed afterwards.
     """
@@ -267,10 +267,10 @@ class Schema:
         return Unit(self.id, rows=rows, per=table.per, schema=self.name)
 
     def owners(self, tables: Iterable[SchemaTable]) -> dict[str, str]:
-        """Return who owns the rows of some tables, and of all tables through which these find their owners.
+        """Return a text about the owners of rows for each of some tables, and for the tables that lead to owners.
 
-        Two schemas give a table the same text if and only if they find its owner by the same columns.  An owner that is
-        found through another table is known only with that table's text, so the text of each step is returned.
+        Two schemas give a table the same text if and only if they find its owner by the same columns.  If an owner is
+        found through another table, that table's text is needed as well, so the text of each step is returned.
 
         Args:
             tables: Tables of the schema.
@@ -293,7 +293,7 @@ class Schema:
         return owners
 
     def refuse_draft(self) -> None:
-        """Refuse to release under a description that nobody accepted.
+        """Refuse to release under a draft.
 
         Raises:
             DomainError: the schema is a draft.
@@ -308,7 +308,7 @@ class Schema:
 
     @property
     def accepted_by(self) -> Acceptance | None:
-        """The person who accepted the schema unchanged; None for a draft, or if anything was edited afterwards."""
+        """The acceptance of the unchanged schema; None for a draft, or after any later edit."""
         return None if self.draft or self.changed else self.acceptance
 
     @property
@@ -341,7 +341,7 @@ class Schema:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
+        """The SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
         document = {name: value for name, value in self.describe().items() if name not in ("accepted", "drafted")}
         document |= {"draft": False}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -354,7 +354,7 @@ def _two_owners(name: str, *lines: str) -> DomainError:
 
 
 _TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "drafted", "unit", "tables", "of_unit"}
-_OF_DOMAIN = ("attributes", "csv", "missing", "hierarchies")  # parts that a domain of one table has as well
+_OF_DOMAIN = ("attributes", "csv", "missing", "hierarchies")  # parts that a domain of one table also has
 _OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "derived", *_OF_DOMAIN}
 
 
@@ -362,7 +362,7 @@ def load_schema(path: str | Path) -> Schema:
     """Read a schema from a YAML (or JSON) file.
 
     Raises:
-        DomainError: the file is missing, not YAML, or no schema; the message says where.
+        DomainError: the file is missing, not YAML, or no schema; the message names the place.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -385,8 +385,8 @@ def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
     """Make a schema from a parsed YAML or JSON document.
 
     Args:
-        document: as plain dictionaries and lists.
-        folder: where files of hierarchies lie that it names; None: it may name none.
+        document: the document as plain dictionaries and lists.
+        folder: the folder of the hierarchy files that it names; None: it may name none.
 
     Raises:
         DomainError: the document does not follow the format; the message names the place.
@@ -424,7 +424,7 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
     if len(through) > 1:
         raise _two_owners(name, *(f"through: {{{link.column}: {link.table}}}" for link in through))
     public = fields.get("public", False)
-    if public is None:  # as drafts leave it
+    if public is None:  # open in drafts
         raise DomainError(
             f"{at} still needs to be said public or not: write public: true if everybody may know all of it, else "
             "leave it out and say whose its rows are: unit: COLUMN or through: {COLUMN: TABLE}",
@@ -454,7 +454,7 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
 
 
 def _described(body: Mapping[str, Any], at: str, folder: Path | None, *, draft: bool) -> Domain | None:
-    """Attributes, hierarchies and format of the file, as a domain of one table has them; None without attributes."""
+    """Return attributes, hierarchies and format of the file as the domain of one table; None without attributes."""
     if not mapping_at(body["attributes"], f"{at}.attributes"):
         return None
     parts = {part: body[part] for part in _OF_DOMAIN if part in body}
@@ -484,15 +484,15 @@ def accept_schema(
     """Return the text of a schema's file with the acceptance of its content, and the acceptance; comments stay.
 
     Args:
-        path: of the file, which is only read.
+        path: the file, which is only read.
         by: the person who accepts it.
         confirmed: the kinds of findings that the person confirms.
-        described: the schema whose findings the person looked at; None for that of the file.
+        described: the schema whose findings the person checked; None: the schema of the file.
 
     Raises:
-        DomainError: it cannot be read, lacks what releases need, nobody is named, or the file changed.
+        DomainError: the file cannot be read, lacks required facts, or changed; or ``by`` is empty.
     """
-    schema = replace(described or load_schema(path), draft=False)  # refuses gaps of a draft
+    schema = replace(described or load_schema(path), draft=False)  # refuse gaps of a draft
     acceptance = accepted_now(schema, by=by, confirmed=confirmed)
     described_then = replace(schema, acceptance=acceptance).describe()
     text = with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, described_then)

@@ -1,4 +1,4 @@
-"""The unit of privacy, which is what one person can change, and the acceptance of a description by its owner."""
+"""The privacy unit, which is the largest change by one person, and the acceptance of a description by its owner."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class GroupBound:
 
     @property
     def name(self) -> str:
-        """The groupings as a document writes them."""
+        """The groupings in the notation of a document."""
         return ", ".join(self.by)
 
     @staticmethod
     def named(name: str, *, rows: int, groups: int | None = None) -> GroupBound:
-        """Return the bound of groupings that a document writes with commas between."""
+        """Return the bound for groupings in the notation of a document, separated by commas."""
         return GroupBound(tuple(_BETWEEN.split(name.strip())), rows=rows, groups=groups)
 
     def describe(self) -> int | dict[str, int]:
-        """Return the bound as a document states it."""
+        """Return the bound in the notation of a document."""
         return self.rows if self.groups is None else {"rows": self.rows, "groups": self.groups}
 
     def __str__(self) -> str:
@@ -89,14 +89,14 @@ class SizeOf:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of privacy: one row, or all rows of one id up to declared bounds.
+    """A privacy unit: one row, or all rows of one id up to declared bounds.
 
     Neighboring tables differ by adding or removing one unit: one row if ``column`` is None, otherwise all rows that
-    share a value of ``column``.  Engines keep at most ``rows`` rows per unit, and of these at most what each bound of
-    ``per`` allows.  The rows are chosen at random, and the rest is dropped before anything is counted.
+    share a value of ``column``.  Engines keep at most ``rows`` rows per unit, and of these at most the number that each
+    bound of ``per`` allows.  The rows are chosen at random, and the rest is dropped before anything is counted.
 
-    With ``schema``, neighbors differ by the rows of the id in all private tables of that schema, and the bounds are
-    those of one view.  In a table of whole units, ``kept`` has the number of rows of each further table that one row
+    With ``schema``, neighbors differ by the rows of the id in all private tables of that schema, and the bounds are the
+    bounds of one view.  In a table of whole units, ``kept`` has the number of rows of each further table that one row
     represents.  It is for readers of the guarantee, and is not compared.
 
     >>> Unit.row()
@@ -151,7 +151,7 @@ class Unit:
         return "".join(f", {bound}" for bound in self.per)
 
     def describe(self) -> str | dict[str, Any]:
-        """Return the unit as a document states it."""
+        """Return the unit in the notation of a document."""
         if self.column is None:
             return "row"
         per = {bound.name: bound.describe() for bound in self.per}
@@ -175,7 +175,7 @@ class Unit:
 class Acceptance:
     """The acceptance of a description: the person, the time (UTC, ISO 8601), and a hash of the content and all parts.
 
-    ``confirmed`` are the kinds of findings that the person confirmed.  ``edited`` tells whether the draft was changed
+    ``confirmed`` are the kinds of findings that the person confirmed.  ``edited`` is true if the draft was changed
     before its acceptance; it is None if no draft is known.
     """
 
@@ -202,7 +202,7 @@ class Acceptance:
         return self.hash == self.sign(content, self.by, self.at, confirmed=self.confirmed, edited=self.edited)
 
     def __str__(self) -> str:
-        """Return the person and the time, the confirmed kinds, and whether the draft was edited."""
+        """Return the person and the time, the confirmed kinds, and the state of the draft."""
         confirmed = f"confirmed {', '.join(self.confirmed)}" if self.confirmed else "nothing to confirm"
         edited = "" if self.edited is None else f"; the draft was {'' if self.edited else 'not '}edited"
         return f"{self.by}, {self.at}; {confirmed}{edited}"
@@ -243,7 +243,7 @@ class Described(Protocol):
 
     @property
     def acceptance(self) -> Acceptance | None:
-        """Its earlier acceptance, if there is one."""
+        """The earlier acceptance, if there is one."""
 
 
 def state_text(accepted: Acceptance | None, *, draft: bool) -> str:
@@ -254,9 +254,9 @@ def state_text(accepted: Acceptance | None, *, draft: bool) -> str:
 
 
 def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = ()) -> Acceptance:
-    """Return the acceptance of a domain or schema by a person, at this time.
+    """Return the acceptance of a domain or schema by a person, at the current time.
 
-    Kinds of an earlier acceptance stay confirmed, because the record of the draft left with that acceptance.
+    Kinds of an earlier acceptance stay confirmed, because that acceptance removed the record of the draft.
 
     Args:
         description: the domain or schema.

@@ -1,16 +1,15 @@
 """Views with values or bounds per unit: facts, gaps, bounded rows, and bounds on the rows that joins make.
 
-All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit, and which rows of a unit they
-keep, depends on that unit's rows.
+All are unit-local, as :mod:`sfumato.domain.view` requires: the values added to a row of a unit, and the choice of a
+unit's rows, depend on that unit's rows.
 
 A join multiplies rows if a row of each side may meet several rows of the other.  Before such a join, each private side
-keeps at most the rows of a unit that the schema declares for the table whose rows the side lists.  The join then makes
-at most the product of these public numbers of one unit.  A public table multiplies by the most rows that it has with
-one key.
+keeps at most the rows per unit that the schema declares for the side's listed table.  The join then makes at most the
+product of these public numbers per unit.  The factor of a public table is its largest number of rows with one key.
 
-A join multiplies nothing if one side meets at most one row of the other: by a key that names one row, which opening
-checks for private tables, or by the unit where the other side has one row of each.  It then has at most as many rows
-of a unit as the side whose rows it lists, so no side is cut.
+A join multiplies nothing if one side meets at most one row of the other.  It does so by a key that names one row, which
+opening checks for private tables, or by the unit if the other side has one row of each.  Such a join has at most as
+many rows of a unit as the side with the listed rows, so no side is cut.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class RowTruth(UnitAggregate):
     """A truth value of all rows, by a condition.
 
     Attributes:
-        where: the rows for which the condition is true.
-        false: the rows for which it is false, and without rows of either kind the value is missing, as in SQL; None:
-            it is false for all other rows.
+        where: the rows that make the condition true.
+        false: the rows that make it false.  Without rows of either kind the value is missing, as in SQL.  None: it
+            is false for all other rows.
     """
 
     where: Predicate
@@ -122,7 +121,7 @@ class WithFacts(OverSource):
     """A private view with facts that are computed from other rows of its units.
 
     For a unit without such rows, numbers of rows and sums are 0 (or the nearest bound), no row meets any condition, and
-    values that would be taken from a row are missing.
+    values taken from a row are missing.
 
     Attributes:
         source: a private view.
@@ -138,7 +137,7 @@ class WithFacts(OverSource):
             raise QueryError("two columns have one name", culprit=self)
 
     def of_no_rows(self, place: int) -> tuple[int, float | None]:
-        """Code and number of a fact, by its place, of a unit without rows."""
+        """Return code and number of a fact, given its index, for a unit without rows."""
         attribute, (_, value) = self.facts.attributes[place], self.facts.values[place]
         absent = null_code(attribute)
         if absent is not None:
@@ -149,10 +148,10 @@ class WithFacts(OverSource):
             case UnitSum():
                 assert isinstance(attribute, Integer | Real)
                 number = min(max(0, attribute.minimum), attribute.maximum)
-                assert value.empty is None  # a schema declares no other
+                assert value.empty is None  # a schema declares no other value
                 plain = isinstance(attribute, Integer) and attribute.edges is None
                 return int(number - attribute.minimum) if plain else 0, number
-        raise TypeError(value)  # the tree is closed
+        raise TypeError(value)  # unreachable: no other aggregate exists
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -162,13 +161,13 @@ class WithFacts(OverSource):
 
 @dataclass(frozen=True)
 class Declared(OfOneRow):
-    """A view whose last attribute, which was computed, has the cells that are declared of it.
+    """A view whose last attribute was computed and has declared cells.
 
-    Where unknown values are dropped, rows whose value lies in no cell are left out, as of any other attribute.
+    If unknown values are dropped, rows whose value lies in no cell are dropped, as for any other attribute.
 
     Attributes:
         source: the view.
-        declared: its last attribute from here on.
+        declared: its last attribute with declared cells.
     """
 
     declared: Integer | Real | Categorical
@@ -188,7 +187,7 @@ class Declared(OfOneRow):
 
 @dataclass(frozen=True)
 class AtMost(OverSource):
-    """A private view with at most some rows of each unit, chosen by an order that looks at one unit alone.
+    """A private view with at most ``rows`` rows of each unit, chosen by an order that depends on one unit alone.
 
     Attributes:
         source: private.
@@ -206,7 +205,7 @@ class AtMost(OverSource):
 
 @dataclass(frozen=True)
 class Renamed(OfOneRow):
-    """A view whose attributes have other names, in order."""
+    """A view with other names for its attributes, in order."""
 
     called: tuple[str, ...]
 
@@ -216,7 +215,7 @@ class Renamed(OfOneRow):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes of the source under their names here."""
+        """The attributes of the source under their new names."""
         return tuple(replace(each, name=name) for each, name in zip(self.source.attributes, self.called, strict=True))
 
     @property
@@ -238,7 +237,7 @@ class PublicAggregate(StrEnum):
 class WithPublicValue(OverSource):
     """A view with one more attribute, which is one number computed from a public view and the same in all rows.
 
-    The public view is equal in neighbouring databases, so a row still depends on its own unit alone.
+    The public view is equal in neighboring databases, so a row still depends on its own unit alone.
 
     Attributes:
         source: the view.
@@ -276,7 +275,7 @@ class WithPublicValue(OverSource):
         return (*self.source.attributes, self.added)
 
 
-LARGEST_JOIN = 10_000  # rows that a join may make of one unit: they take some milliseconds and a megabyte
+LARGEST_JOIN = 10_000  # rows of one unit after a join: they take some milliseconds and a megabyte
 
 Repeats = Mapping[tuple[str, str], int]
 """The most rows with one key, by the name of a public table and its column of keys."""
@@ -300,8 +299,8 @@ class _Side:
     Attributes:
         view: the view; before its joins it keeps the declared number of rows.
         most: the most rows in any table; None if that depends on the tables.
-        factors: the most rows that are declared, as a product.
-        unique: places of keys that have different values in all rows.
+        factors: the declared maxima of rows, as a product.
+        unique: indices of keys that have different values in all rows.
     """
 
     view: View
@@ -311,10 +310,10 @@ class _Side:
 
     @property
     def declared(self) -> int:
-        """The most rows that are declared.
+        """The declared maximum of rows.
 
         Raises:
-            DomainError: the schema is a draft that does not declare them.
+            DomainError: the schema is a draft that does not declare it.
         """
         product = 1
         for factor in self.factors:
@@ -339,9 +338,9 @@ def bounded_joins(view: View, schema: Schema, repeats: Repeats) -> View:
     """Return a view that keeps declared rows of each unit before each join that multiplies rows.
 
     Args:
-        view: of tables of the schema.
+        view: a view of the schema's tables.
         schema: declares the rows of a unit in each private table.
-        repeats: of the public tables.
+        repeats: the largest number of rows per key in public tables.
 
     Raises:
         QueryError: a join makes more than 10,000 rows of one unit; the message names the declared numbers.
@@ -352,7 +351,7 @@ def bounded_joins(view: View, schema: Schema, repeats: Repeats) -> View:
 
 @dataclass(frozen=True)
 class _Joins:
-    """The public facts by which joins are bounded."""
+    """The public facts that bound joins."""
 
     schema: Schema
     repeats: Repeats
@@ -367,7 +366,7 @@ class _Joins:
                 return self._per_unit(view)
             case OverSource():
                 return self._over_source(view)
-        raise TypeError(view)  # the tree is closed
+        raise TypeError(view)  # unreachable: no other view exists
 
     def _scan(self, view: Scan) -> _Side:
         table = view.table
@@ -410,7 +409,7 @@ class _Joins:
         rebuilt = replace(view, left=left.view, right=right.view)
         if right_once:
             return replace(left, view=rebuilt, unique=left.unique | (shifted if left_once else frozenset()))
-        if view.outer and left.most != 1:  # each row of the right, and each row of the left without one
+        if view.outer and left.most != 1:  # each row of the right side, and each unmatched row of the left side
             both = f"{left.named} and {right.named}"
             most = None if left.most is None or right.most is None else left.most + right.most
             return _Side(rebuilt, most, (_Factor(left.declared + right.declared, both),), shifted)
@@ -447,7 +446,7 @@ TABLE = "table"
 
 @dataclass(frozen=True, kw_only=True)
 class OneTableSchema(Schema):
-    """A schema of one private table.  Its unit is that of the table's domain, and may be a row.
+    """A schema of one private table.  Its unit is the unit of the table's domain, which may be a row.
 
     Attributes:
         unit: the unit of the domain, with its bounds.
@@ -456,7 +455,7 @@ class OneTableSchema(Schema):
     unit: Unit
 
     def __post_init__(self) -> None:
-        """Check nothing: the domain was checked."""
+        """Check nothing, because the domain was checked."""
 
     def bounds(self, name: str) -> Unit:
         """Return the unit of the domain with its bounds."""
@@ -465,7 +464,7 @@ class OneTableSchema(Schema):
 
 
 def one_table_schema(domain: Domain) -> OneTableSchema:
-    """Return the schema of a table with a domain.  The id of a unit that is a row is empty, and names no column."""
+    """Return the schema of a table with a domain.  If the unit is a row, its id is empty and names no column."""
     unit = domain.unit
     table = SchemaTable(
         name=TABLE,

@@ -1,10 +1,10 @@
 """Views of several tables: rows, each of one unit, computed so that removing a unit removes exactly its rows.
 
 A view is a closed tree.  Each node is *unit-local*: its rows of a unit depend on that unit's rows and on public tables
-only.  Scans, filters, computed columns and groupings look at one unit.  Joins of private tables match rows of equal
-owners.  Public tables never change.  So all trees are unit-local, and a bound on rows limits a unit.
+only.  Scans, filters, computed columns and groupings use one unit at a time.  Joins of private tables match rows of
+equal owners.  Public tables never change.  So all trees are unit-local, and a bound on rows limits a unit.
 
-Cells are those of :mod:`sfumato.domain.attribute`.  What an outer join lacks is missing, in a cell of its own.
+Cells are defined in :mod:`sfumato.domain.attribute`.  Unmatched values of an outer join are missing, in their own cell.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sfumato.domain.table_schema import SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import QueryError
 
-LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on every engine
+LARGEST_SUM = 1 << 31  # steps of one row: the sum of 2^31 rows fits 64 bits on every engine
 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of keys for joins: the alias that it is from, and the table whose keys it holds."""
+    """A column of keys for joins: its alias, and the table whose keys it holds."""
 
     alias: str
     column: str
@@ -41,7 +41,7 @@ class KeyColumn:
 
 
 class View(ABC):
-    """Rows of units, or of nobody where all of it is public."""
+    """Rows of units, or rows without an owner if the view is public."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class View(ABC):
     @property
     @abstractmethod
     def keys(self) -> tuple[KeyColumn, ...]:
-        """The keys by which the rows may be joined."""
+        """The keys for joins."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class View(ABC):
         """The attributes as a domain, for conditions on them.
 
         Raises:
-            QueryError: it has none.
+            QueryError: the view has no attributes.
         """
         if not self.attributes:
             raise QueryError("these tables declare no attribute; a view needs at least one", culprit=self)
@@ -89,7 +89,7 @@ class View(ABC):
 
 @dataclass(frozen=True)
 class Scan(View):
-    """All rows of a table that have an owner and that the description of the table does not drop.
+    """The rows of a table that have an owner and that the description of the table does not drop.
 
     Attributes:
         table: the table of the schema.
@@ -131,8 +131,8 @@ class Join(View):
     Attributes:
         left: a private view.
         right: a private or public view.
-        on: pairs of places among the keys of both that are equal.
-        outer: whether rows of ``left`` without a match stay, with missing values of ``right``.
+        on: pairs of indices of equal keys of both views.
+        outer: true to keep rows of ``left`` without a match, with missing values of ``right``.
     """
 
     left: View
@@ -163,7 +163,7 @@ class Join(View):
 
     @property
     def private(self) -> bool:
-        """Rows belong to the owner of the left one."""
+        """True, because rows belong to the owner of the left row."""
         return True
 
     @property
@@ -174,7 +174,7 @@ class Join(View):
 
 @dataclass(frozen=True)
 class OverSource(View):
-    """A view over another, with its keys: with fewer of its rows, or more attributes."""
+    """A view of another view with the same keys, and with fewer rows or more attributes."""
 
     source: View
 
@@ -200,7 +200,7 @@ class OverSource(View):
 
 
 class OfOneRow(OverSource):
-    """A view that makes each of its rows of one row of its source alone, and of each row at most one."""
+    """A view that makes at most one row from each row of its source, from that row alone."""
 
 
 @dataclass(frozen=True)
@@ -218,12 +218,12 @@ class Filter(OfOneRow):
 class OfUnits(OverSource):
     """The rows that match rows of another view, or that match none (``without``).
 
-    Rows of another private view match only for equal owners, whatever else is asked of their keys.
+    Rows of another private view match only for equal owners, in addition to any condition on keys.
 
     Attributes:
-        without: whether the rows without a match stay, and not those with one.
-        on: pairs of places among the keys of both that are equal; a public view has at least one.
-        apart: pairs of places among the keys of both that differ.
+        without: true to keep the rows without a match instead of the matching rows.
+        on: pairs of indices of equal keys of both views; a public view has at least one.
+        apart: pairs of indices of different keys of both views.
     """
 
     units: View
@@ -281,16 +281,16 @@ class UnitAggregate(ABC):
 
     @abstractmethod
     def attribute(self, name: str, source: View) -> Attribute:
-        """Return the attribute that it becomes.
+        """Return the resulting attribute.
 
         Raises:
-            QueryError: the view has nothing that it could be computed of.
+            QueryError: the view lacks the attribute that it is computed from.
         """
 
 
 @dataclass(frozen=True)
 class RowCount(UnitAggregate):
-    """The number of rows, or of those with ``of`` (an attribute, or the place of a key), clamped to ``maximum``."""
+    """The number of rows, or of rows with ``of`` (an attribute, or the index of a key), clamped to ``maximum``."""
 
     maximum: int
     of: str | int | None = None
@@ -300,7 +300,7 @@ class RowCount(UnitAggregate):
             raise QueryError("a number of rows of a unit is clamped to a whole number from 1 on", culprit=self.maximum)
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """Return a whole number from 0 on."""
+        """Return a whole number from 0."""
         if isinstance(self.of, str):
             source.domain.index(self.of)
         elif self.of is not None:
@@ -312,14 +312,14 @@ class RowCount(UnitAggregate):
 class UnitSum(UnitAggregate):
     """The sum of an attribute of numbers, clamped to declared bounds.
 
-    Real numbers are added in steps of 2^-20 of the larger bound, as sums of doubles depend on their order.
+    Real numbers are added in steps of 2^-20 of the larger bound, because sums of doubles depend on their order.
 
     Attributes:
         of: the attribute.
         low: lower bound of the sum.
         high: upper bound of the sum.
-        missing: whether a sum of no value is missing, as in SQL; else it is 0, moved to the nearest bound.
-        empty: the sum of no value, if it is another one, as LEAST and GREATEST replace NULL.
+        missing: true if an empty sum is missing, as in SQL; otherwise it is 0, moved to the nearest bound.
+        empty: the value of an empty sum, if it differs, because LEAST and GREATEST replace NULL.
     """
 
     of: str
@@ -345,12 +345,12 @@ class UnitSum(UnitAggregate):
             return whole_number(name, int(self.low), int(self.high), nullable=self.missing)
         if not isinstance(added, Real):
             raise QueryError(f"{self.of!r} has no numbers to add up", culprit=self)
-        Field(self.of).interval(source.domain)  # refuses what could exceed a double when many rows are added
+        Field(self.of).interval(source.domain)  # refuse a sum of many rows that could exceed a double
         Interval(self.low, self.high, integer=False, nullable=False)
         return real_number(name, float(self.low), float(self.high), nullable=self.missing)
 
     def step(self, source: View) -> float:
-        """Return the step in which a sum of reals is added: a power of two, so that doubles hold its multiples."""
+        """Return the step of a sum of reals: a power of two, so that doubles hold its multiples."""
         added = source.domain[self.of]
         assert isinstance(added, Real)
         largest = max(abs(added.minimum), abs(added.maximum))
@@ -364,7 +364,7 @@ class UnitSum(UnitAggregate):
 class Taken(UnitAggregate):
     """The least or greatest value of an attribute, or its value in the first or last row by a date.
 
-    Among several rows of that date the least value is taken.  Without a row the value is missing.
+    Among several rows of that date the smallest value is taken.  Without a row the value is missing.
     """
 
     which: Pick
@@ -415,12 +415,12 @@ class PerUnit(View):
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
-        """None but the unit."""
+        """No keys but the unit."""
         return ()
 
     @property
     def private(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
     @property
@@ -431,11 +431,11 @@ class PerUnit(View):
 
 @dataclass(frozen=True)
 class BoundedView:
-    """A private view, and what of each unit is kept of it.
+    """A private view, and the bounds on the rows per unit.
 
     Attributes:
-        view: whose rows all belong to units.
-        unit: with its bounds.
+        view: a view whose rows all belong to units.
+        unit: the unit with its bounds.
     """
 
     view: View
@@ -452,22 +452,22 @@ class BoundedView:
 
     @cached_property
     def domain(self) -> Domain:
-        """The domain of the view for questions."""
+        """The domain of the view for queries."""
         return replace(self.view.domain, unit=self.unit)
 
     @cached_property
     def canonical(self) -> str:
-        """The view as JSON: equal views, however they were written, have equal JSON."""
+        """The view as JSON: equal views have equal JSON, in any notation."""
         return json.dumps(_described(self.view), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of view, bounds and cells, hexadecimal."""
+        """The SHA-256 of view, bounds and cells, hexadecimal."""
         return hashlib.sha256(f"{self.domain.hash} {self.canonical}".encode()).hexdigest()
 
 
 def one_row_bounds(unit: Unit, view: PerUnit) -> Unit:
-    """Return the bounds of a view with one row per unit, or one per cell of its keys, which cut nothing."""
+    """Return the bounds of a view with one row per unit, or one per cell of its keys, which drop nothing."""
     if not view.by:
         return unit.bounded(rows=1, per=())
     cells = 1
@@ -477,7 +477,7 @@ def one_row_bounds(unit: Unit, view: PerUnit) -> Unit:
 
 
 def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
-    """Return a part of a tree as JSON values; a table goes by its name and cells."""
+    """Return a part of a tree as JSON values, with a table's name and cells for the table."""
     if isinstance(part, SchemaTable):
         cells = {each.name: each.describe() for each in part.attributes}
         ties = {link.column: link.table for link in part.links}

@@ -1,7 +1,7 @@
-"""Views in words, complete, for readers of the journal and stewards who approve a release.
+"""Complete descriptions of views in words, for readers of the journal and stewards who approve a release.
 
-The text has public facts only: names of a schema, declared values, and numbers of a statement.  It is like SQL, but no
-engine gets it.
+The text has public facts only: names of a schema, declared values, and numbers of a statement.  It resembles SQL, but
+no engine receives it.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _view(view: View, unit: str) -> str:  # noqa: C901, PLR0912 - one case a kin
             values = ", ".join(f"{name} = {_aggregate(value, view.source)}" for name, value in view.values)
             by = ", ".join((unit, *view.by))
             return f"{values or 'a row'} of {_part(view.source, unit)} BY {by}"
-    raise TypeError(view)  # the tree is closed
+    raise TypeError(view)  # unreachable: no other view exists
 
 
 def _of_units(view: OfUnits, unit: str) -> str:
@@ -144,7 +144,7 @@ def _aggregate(value: UnitAggregate, source: View) -> str:
             which = "any" if isinstance(value, AnyRow) else "all"
             missing = "" if value.false is None else " or missing"
             return f"{which} with {describe_condition(value.where, source.domain)}{missing}"
-    raise TypeError(value)  # these are all
+    raise TypeError(value)  # unreachable: no other kind exists
 
 
 def _value(value: Expression, domain: Domain) -> str:
@@ -170,7 +170,7 @@ def _value(value: Expression, domain: Domain) -> str:
             return _cases(cases, None if value.otherwise is None else _value(value.otherwise, domain), domain)
         case Labels():
             return _cases(value.cases, value.otherwise, domain)
-    raise TypeError(value)  # these are all
+    raise TypeError(value)  # unreachable: no other kind exists
 
 
 def _cases(cases: Sequence[tuple[Predicate, str]], otherwise: str | None, domain: Domain) -> str:
@@ -183,9 +183,9 @@ def _number(value: Fraction) -> str:
 
 
 def may_cut(bounded: BoundedView) -> bool:
-    """Return whether the bounds of a view may remove a row, whatever the tables hold; False is proven.
+    """Return whether the bounds of a view may drop a row for any content of the tables; False is proven.
 
-    Rows that are left out before a join are not rows of the view:  :func:`left_out` describes them.
+    Rows dropped before a join are not rows of the view:  :func:`left_out` describes them.
     """
     view, unit = bounded.view, bounded.unit
     most = _most_rows(view)
@@ -199,9 +199,9 @@ def may_cut(bounded: BoundedView) -> bool:
 
 
 def _most_rows(view: View) -> int | None:
-    """Return the most rows that a unit can have in a view; None if that depends on the tables."""
+    """Return the largest number of rows of a unit in a view; None if that depends on the tables."""
     match view:
-        case Scan(table=table):  # whose key is the unit itself
+        case Scan(table=table):  # the key of the table is the unit itself
             listed = table.key is not None and table.through is None and table.unit in (None, table.key)
             return 1 if listed and view.private else None
         case PerUnit():
@@ -215,9 +215,9 @@ def _most_rows(view: View) -> int | None:
 
 
 def left_out(bounded: BoundedView) -> tuple[str, ...]:
-    """Describe what an exact answer over a view leaves out besides rows beyond its bounds, and where it stops counting.
+    """Describe the rows and values that an exact answer over a view lacks, besides rows beyond its bounds.
 
-    Every table that a column is computed from is named, even if the view does not show its attributes.
+    Every table behind a column is named, even if the view does not show its attributes.
     """
     tables: dict[str, list[str]] = {}
     clamped: dict[str, None] = {}
@@ -250,7 +250,7 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
 
 
 def _clamped(view: PerUnit, unit: Unit) -> Iterator[str]:
-    """Say how what is counted or added up of a unit is moved to its bounds, and each value that is added."""
+    """Describe how counts, sums and added values of a unit are clamped to their bounds."""
     for name, value in view.values:
         if isinstance(value, RowCount):
             most = f"{value.maximum:,}"

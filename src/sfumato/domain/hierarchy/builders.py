@@ -34,7 +34,7 @@ class DateLevel(StrEnum):
 
 
 def flat(attribute: str, values: Sequence[str]) -> Hierarchy:
-    """Raw or nothing: the values, and the top.
+    """Return a hierarchy of two levels: the values, and the top.
 
     >>> flat("gender", ["F", "M"]).rows()
     [['F', '*'], ['M', '*']]
@@ -45,8 +45,8 @@ def flat(attribute: str, values: Sequence[str]) -> Hierarchy:
 def intervals(attribute: str, minimum: int, maximum: int, *, widths: Sequence[int]) -> Hierarchy:
     """Return whole numbers in intervals of growing width, cut at multiples of the width.
 
-    The loss of an interval is (width - 1) / (maximum - minimum), not clipped to the range of the data, so
-    that an interval at the edge costs as much as any other.
+    The loss of an interval is (width - 1) / (maximum - minimum), not clipped to the range of the data, so that an
+    interval at the edge has the same loss as any other.
 
     Args:
         attribute: name of the attribute.
@@ -70,7 +70,7 @@ def intervals(attribute: str, minimum: int, maximum: int, *, widths: Sequence[in
 
 
 def order(attribute: str, values: Sequence[str], *, fanout: int) -> Hierarchy:
-    """Ordered values, ``fanout`` neighbours to a cell at each level, until one cell is left.
+    """Return ordered values, ``fanout`` neighbors per cell at each level, until one cell is left.
 
     >>> order("grade", list("abcde"), fanout=2).levels[1].labels
     ('a..b', 'c..d', 'e')
@@ -91,18 +91,18 @@ def order(attribute: str, values: Sequence[str], *, fanout: int) -> Hierarchy:
 
 
 def prefix(attribute: str, values: Sequence[str], *, masked: Sequence[int]) -> Hierarchy:
-    """Codes such as postcodes, with more and more trailing characters masked by ``*``.
+    """Return a hierarchy of codes such as postal codes, with more and more trailing characters masked by ``*``.
 
     Args:
         attribute: name of the attribute.
-        values: codes; shorter ones are padded on the right with blanks for masking.
-        masked: rising numbers of characters to mask, one a level.
+        values: codes; shorter codes are padded on the right with blanks for masking.
+        masked: increasing numbers of characters to mask, one per level.
 
     >>> prefix("zip", ["81667", "81675"], masked=(2, 4)).rows()[0]
     ['81667', '816**', '8****', '*']
 
     Raises:
-        DomainError: ``masked`` does not rise.
+        DomainError: ``masked`` does not increase.
     """
     if any(low >= high for low, high in pairwise((0, *masked))):
         raise DomainError(f"the masked lengths of {attribute!r} must rise", culprit=masked)
@@ -115,7 +115,7 @@ def prefix(attribute: str, values: Sequence[str], *, masked: Sequence[int]) -> H
 
 
 def dates(attribute: str, values: Sequence[str], *, levels: Sequence[DateLevel]) -> Hierarchy:
-    """ISO dates by month, quarter, year, decade (any of them, finest first).
+    """Return ISO dates by month, quarter, year and decade (any of them, finest first).
 
     >>> dates("birth", ["1999-12-31"], levels=[DateLevel.QUARTER, DateLevel.YEAR]).rows()
     [['1999-12-31', '1999-Q4', '1999', '*']]
@@ -136,7 +136,7 @@ def dates(attribute: str, values: Sequence[str], *, levels: Sequence[DateLevel])
 
 
 def mapping(attribute: str, steps: Sequence[Mapping[str, str]]) -> Hierarchy:
-    """Each step sends every label of a level to its cell in the next; the top is added.
+    """Return a hierarchy from steps, each a map from the labels of a level to cells of the next; the top is added.
 
     >>> mapping("pet", [{"cat": "mammal", "dog": "mammal", "newt": "newt"}]).rows()[1]
     ['dog', 'mammal', '*']
@@ -162,9 +162,9 @@ def mapping(attribute: str, steps: Sequence[Mapping[str, str]]) -> Hierarchy:
 def draft(attribute: Attribute) -> Hierarchy:
     """Return a first hierarchy from the declared domain alone, for its owner to edit.
 
-    Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins by neighbours, dates by the calendar;
-    categories are flat.
-    Labels name declared values only: where the domain ends at 99, the last interval of 40 is called 80..99.
+    Whole numbers go in intervals of 5, 10, 20, ... up to half the range, bins in pairs of neighbors, dates by the
+    calendar; categories are flat.  Labels name declared values only: if the domain ends at 99, the last interval of
+    width 40 is labeled 80..99.
     """
     if isinstance(attribute, Integer) and attribute.edges is None:
         span = attribute.maximum - attribute.minimum + 1
@@ -184,7 +184,7 @@ def draft(attribute: Attribute) -> Hierarchy:
 
 
 def _calendar(attribute: Dated) -> Hierarchy:
-    """Return the longer periods that consist of the periods of a date, without weeks, which months cut."""
+    """Return the longer periods that consist of whole periods of a date, without weeks, which months cut."""
     grains = [grain for grain in (Grain.DAY, Grain.MONTH, Grain.QUARTER, Grain.YEAR) if grain is not attribute.by]
     longer = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
     useful = [each for each in longer if len(each.labels) > 1]
@@ -197,7 +197,7 @@ def _calendar(attribute: Dated) -> Hierarchy:
 
 
 def _intervals(attribute: str, values: range, widths: Sequence[int], label: Callable[[int, int], str]) -> Hierarchy:
-    """Intervals of growing width, each called by its first and last number."""
+    """Return intervals of growing width, each labeled by its first and last number."""
     starts = ((value, [(value // width * width, width) for width in widths]) for value in values)
     rows = [[str(value), *(label(start, start + width - 1) for start, width in each), TOP] for value, each in starts]
     span = max(len(values) - 1, 1)

@@ -1,4 +1,4 @@
-"""A generalisation hierarchy: for each level, the cell that every leaf falls into, and what that cell costs.
+"""A generalization hierarchy: for each level, the cell of every leaf, and the loss of that cell.
 
 In files it is CSV with levels as columns (the form of ARX), or a YAML or JSON document.
 """
@@ -53,17 +53,16 @@ class Level:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """The number of cells."""
         return len(self.labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """Levels from the leaves (level 0, nothing lost) to one top cell that covers everything.
+    """Levels from the leaves (level 0, no loss) to one top cell that covers everything.
 
-    Every cell of a level lies in one cell of the next.  The loss of a cell follows the Loss Metric
-    (Iyengar 2002): (leaves covered - 1) / (leaves - 1), or what the builder declared; 0 at the leaves,
-    1 at the top.
+    Every cell of a level lies in one cell of the next.  The loss of a cell follows the Loss Metric (Iyengar 2002):
+    (leaves covered - 1) / (leaves - 1), unless the builder declares it; 0 at the leaves, 1 at the top.
 
     >>> h = Hierarchy.from_rows("pet", [["cat", "mammal", "*"], ["dog", "mammal", "*"], ["newt", "newt", "*"]])
     >>> h.height, h.levels[1].labels, h.levels[1].losses.tolist()
@@ -72,9 +71,9 @@ class Hierarchy:
 
     attribute: str
     levels: tuple[Level, ...]
-    domain_size: int  # leaves before any were dropped
-    declared_losses: tuple[float, ...] | None = None  # one a level, where a builder declared them
-    names: tuple[str, ...] | None = None  # of the levels between leaves and top, finest first, where they have any
+    domain_size: int  # the number of leaves, including dropped ones
+    declared_losses: tuple[float, ...] | None = None  # one per level, if a builder declares them
+    names: tuple[str, ...] | None = None  # names of the levels between leaves and top, finest first
 
     def __post_init__(self) -> None:
         _check_names(self.attribute, self.names, self.height - 1)
@@ -99,11 +98,11 @@ class Hierarchy:
         Args:
             attribute: name of the attribute.
             rows: labels.
-            names: of the levels between leaves and top, finest first. Rows of exactly these levels get the top.
+            names: names of the levels between leaves and top, finest first. Rows of exactly these levels get the top.
 
         Raises:
-            DomainError: no rows, rows of different length, a leaf or label that is empty or given twice,
-                levels that do not nest, more than one top, or another number of names than of levels.
+            DomainError: no rows, rows of different length, a leaf or label that is empty or repeated, levels that do
+                not nest, more than one top, or another number of names than of levels.
         """
         if names is not None and rows and all(len(row) == len(names) + 1 for row in rows):
             rows = [[*row, TOP] for row in rows]
@@ -121,13 +120,13 @@ class Hierarchy:
 
     @classmethod
     def read(cls, path: str | Path, *, attribute: str | None = None) -> Hierarchy:
-        """Read a hierarchy; a CSV file is for ``attribute``, or for the attribute that the file is named after.
+        """Read a hierarchy; a CSV file is for ``attribute``, by default for the attribute with the file's name.
 
-        A CSV file has one leaf a line, cut at commas or semicolons, with or without the header ``level_0, ...`` or the
+        A CSV file has one leaf per line, with commas or semicolons, with or without a header: ``level_0, ...``, or the
         attribute and the names of its levels.  Other files are YAML or JSON documents.
 
         Raises:
-            DomainError: the file cannot be read, or is no hierarchy; the message says what is wrong.
+            DomainError: the file cannot be read, or is no hierarchy; the message names the fault.
         """
         path = Path(path)
         try:
@@ -148,8 +147,10 @@ class Hierarchy:
 
     @classmethod
     def parse(cls, document: object) -> Hierarchy:
-        """Make a hierarchy from a parsed document: ``attribute``, ``rows`` and, where declared, ``losses`` a level
-        and ``levels``, the names of those between leaves and top.
+        """Make a hierarchy from a parsed document.
+
+        The document has ``attribute`` and ``rows``.  Optional parts are ``losses``, one per level, and ``levels``, the
+        names of the levels between leaves and top.
 
         Raises:
             DomainError: the document is no hierarchy.
@@ -175,7 +176,7 @@ class Hierarchy:
         if self.declared_losses is not None:
             document["losses"] = list(self.declared_losses)
         if self.names is not None:
-            document["levels"] = [str(name) for name in self.names]  # an enum is no text of YAML
+            document["levels"] = [str(name) for name in self.names]  # YAML does not write an enum as text
         return document
 
     def dump(self) -> str:
@@ -184,17 +185,20 @@ class Hierarchy:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Labels of the leaves, in order."""
+        """The labels of the leaves, in order."""
         return self.levels[0].labels
 
     @property
     def height(self) -> int:
-        """Number of generalisation steps: one less than the number of levels."""
+        """The number of generalization steps: one less than the number of levels."""
         return len(self.levels) - 1
 
     @property
     def level_names(self) -> tuple[str, ...]:
-        """Names of the levels between leaves and top, finest first: those declared, or level_1, level_2, ..."""
+        """The names of the levels between leaves and top, finest first.
+
+        Default: level_1, level_2, ...
+        """
         return self.names or tuple(f"level_{number}" for number in range(1, self.height))
 
     def rows(self) -> list[list[str]]:
@@ -203,10 +207,10 @@ class Hierarchy:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def with_losses(self, losses: Sequence[float]) -> Hierarchy:
-        """Return the same cells with a declared loss for every cell of a level, one number a level.
+        """Return the same cells with a declared loss per level.
 
         Raises:
-            DomainError: the losses do not rise from 0 to 1, or there is not one a level.
+            DomainError: the losses do not rise from 0 to 1, or their number is not the number of levels.
         """
         rising = all(low <= high for low, high in pairwise(losses))
         if len(losses) != len(self.levels) or losses[0] != 0 or losses[-1] != 1 or not rising:
@@ -220,8 +224,8 @@ class Hierarchy:
     def align(self, labels: Sequence[str]) -> Hierarchy:
         """Return the hierarchy over exactly these leaves, in this order, so that codes of a domain become cells.
 
-        Leaves that the domain does not have are dropped; losses do not change.  If the hierarchy has no ``(missing)``
-        or ``(other)``, these labels are categories of their own below the top.
+        Leaves outside the domain are dropped; losses do not change.  If the hierarchy has no ``(missing)`` or
+        ``(other)``, these labels are categories of their own below the top.
 
         Raises:
             DomainError: a label is no leaf.
@@ -244,7 +248,7 @@ class Hierarchy:
 
 
 def _restrict(level: Level, leaves: Integers, extra: tuple[str, ...]) -> Level:
-    """Return the level over these leaves; a leaf beyond its own is a new cell, or the only cell where none are new."""
+    """Return the level over these leaves; an unknown leaf is a new cell, or the only cell if no cell may be new."""
     known = leaves < len(level.cells)
     cells = np.zeros(len(leaves), dtype=np.int64)
     cells[known] = level.cells[leaves[known]]
@@ -257,7 +261,7 @@ def _restrict(level: Level, leaves: Integers, extra: tuple[str, ...]) -> Level:
 
 
 def _by_leaf(level: Level) -> Level:
-    """Leaves are numbered by the domain, not by the hierarchy: at level 0 the cell of a leaf is the leaf."""
+    """Return level 0 with leaves numbered by the domain, not by the hierarchy: the cell of a leaf is the leaf."""
     labels = tuple(level.labels[cell] for cell in level.cells)
     return Level(labels, np.arange(len(labels), dtype=np.int64), level.losses[level.cells])
 
@@ -352,7 +356,7 @@ def read_folder(folder: str | Path) -> dict[str, Hierarchy]:
 
 
 def _where(error: BaseException, text: str) -> str:
-    """Return the line that cannot be read, with its most frequent fault; empty if the reader names no line."""
+    """Return the unreadable line with its most frequent fault; empty if the reader names no line."""
     line = error.lineno if isinstance(error, json.JSONDecodeError) else None
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line = error.problem_mark.line + 1
