@@ -1,1 +1,1 @@
-"""Distributions over a domain: factors, inference and sampling.  Knows no data and adds no noise."""
+"""Distributions over a domain: factors, inference and sampling.  The package reads no data and adds no noise."""

@@ -1,11 +1,11 @@
 """Merge the codes of an attribute into groups by their noisy counts.  This is post-processing, so it costs nothing.
 
-Rare codes share one group.  Neighbouring codes of an ordered attribute share a group if noise hides the difference of
+Rare codes share one group.  Neighboring codes of an ordered attribute share a group if noise hides the difference of
 their counts and the group stays small.  A large group would hide how its codes differ in other attributes.  A model
-over groups is smaller, and each of its cells carries the noise of one.  Within a group rows are spread evenly or along
+over groups is smaller, and each of its cells carries the noise of one.  Within a group, rows are spread evenly or along
 a fitted slope.
 
-A table of several attributes has many more cells.  It may join neighbouring groups further, into :class:`Runs` of its
+A table of several attributes has many more cells.  It may join neighboring groups further, into :class:`Runs` of its
 own.  The model still distinguishes the groups.
 """
 
@@ -26,15 +26,15 @@ RARE = 3.0
 """Standard deviations of noise below which a count is treated as zero."""
 
 MAX_GROUP_DEVIATIONS = 10.0
-"""Largest noisy count of a group of neighbours, in standard deviations of its noise.
+"""Largest noisy count of a group of neighbors, in standard deviations of its noise.
 
 A larger group is cut, because the pairs and triples that are measured later can distinguish its codes.
 """
 
 MOST_CUTS = 4096
-"""Most places where an ordered attribute may be cut; the search for the best cuts takes their square.
+"""Largest number of places where an ordered attribute may be cut.  The search for the best cuts takes its square.
 
-An attribute with more codes starts from runs of neighbours, so that there are no more places than this.
+An attribute with more codes starts from runs of neighbors, so that it has no more places than this.
 """
 
 _LEAST_SHRUNK = 4  # codes in a group from which shrinkage beats the noisy counts themselves
@@ -77,12 +77,14 @@ class Coarsening:
         return sums
 
     def shares(self) -> NDArray[np.float64]:
-        """Return the share of each code in its group: shape ``(codes,)``; zeros in a group without any weight."""
+        """Return the share of each code in its group: shape ``(codes,)``; zeros in a group without weight."""
         sums = self.merge(self.weights)
         return self.weights / np.where(sums > 0, sums, 1.0)[self.groups]
 
     def restricted(self, allowed: NDArray[np.bool_]) -> Coarsening:
-        """Return the same groups with weights for the allowed codes only; a group without any must not be drawn."""
+        """Return the same groups with weights for the allowed codes only.  A group without any allowed code must not be
+        drawn.
+        """
         return Coarsening(self.groups, np.where(allowed, self.weights, 0.0))
 
     def expand(self, groups: CodeArray, generator: np.random.Generator) -> CodeArray:
@@ -118,9 +120,9 @@ def merge_rare(
 
     Args:
         counts: noisy counts of the codes.
-        variance: of the noise on each.
+        variance: of the noise on each count.
         strata: shape ``(codes,)``; codes of different strata never share a group.
-        levels: of a declared hierarchy, finest first: the cell of each code, shape ``(codes,)``.
+        levels: levels of a declared hierarchy, finest first: the cell of each code, shape ``(codes,)``.
 
     >>> import numpy as np
     >>> merge_rare(np.array([50.0, 1.0, 40.0, -2.0]), 10.0).groups.tolist()
@@ -133,7 +135,7 @@ def merge_rare(
         return identity(len(counts))
     strata = np.zeros(len(counts), dtype=np.int64) if strata is None else strata
     groups, size = _shared_groups(counts, variance, rare, strata, levels)
-    if size == 1:  # all that is left of the table is one group
+    if size == 1:  # all other codes of the table form one group
         return identity(len(counts))
     return Coarsening(groups, _weights(groups, counts, variance, lines=False))
 
@@ -168,15 +170,15 @@ def merge_neighbours(
     max_deviations: float = MAX_GROUP_DEVIATIONS,
     strata: NDArray[np.int64] | None = None,
 ) -> Coarsening:
-    """Merge runs of neighbouring codes among the first ``ordered_count``.
+    """Merge runs of neighboring codes among the first ``ordered_count``.
 
     The runs are the piecewise constant histogram that minimizes squared error plus a penalty for each run (Jackson and
     others 2005, "An algorithm for optimal partitioning").  A run of several codes counts at most ``max_deviations``
     standard deviations.  The penalty, ``2 ln(places to cut) + 1`` noise variances, is the gain of the best cut of noise
-    alone.  Later codes (missing, unknown) stay their own groups.  Codes with different numbers in ``strata``, shape
+    alone.  Later codes (missing, unknown) stay separate groups.  Codes with different numbers in ``strata``, shape
     ``(codes,)``, never share a group.
     """
-    starts = np.arange(0, ordered_count, -(-ordered_count // MOST_CUTS))  # of what is never cut
+    starts = np.arange(0, ordered_count, -(-ordered_count // MOST_CUTS))  # starts of pieces that are never cut
     forced = np.zeros(0, dtype=np.int64) if strata is None else np.flatnonzero(np.diff(strata[:ordered_count])) + 1
     starts = np.union1d(starts, forced)
     widths = np.diff(starts, append=ordered_count).astype(np.float64)
@@ -202,9 +204,9 @@ def _cheapest_cuts(
     max_count: float,
     forced: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
+    """Return the starts of runs, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
 
-    A run starts at each of the ``forced`` places at least, and where it would count more than ``max_count``.
+    A run starts at each of the ``forced`` places, and wherever it would otherwise count more than ``max_count``.
 
     >>> import numpy as np
     >>> nowhere = np.zeros(0, dtype=np.int64)
@@ -216,7 +218,7 @@ def _cheapest_cuts(
     squares = np.concatenate(([0.0], np.cumsum(counts**2 / widths)))
     codes = np.concatenate(([0.0], np.cumsum(widths)))
     charge = variance * (2 * np.log(max(places, 2)) + 1)
-    since = np.zeros(places, dtype=np.int64)  # of each place, where its run may start at the earliest
+    since = np.zeros(places, dtype=np.int64)  # earliest start of the run of each place
     since[forced] = forced
     since = np.maximum.accumulate(since)
     best = np.zeros(places + 1)
@@ -266,7 +268,7 @@ def _shrunk(counts: NDArray[np.float64], variance: float, *, line: bool) -> NDAr
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of neighbouring groups that a table joins: for each attribute where runs start among ``sizes`` groups.
+    """Runs of neighboring groups that a table joins: the starts of runs among ``sizes`` groups, for each attribute.
 
     >>> import numpy as np
     >>> runs = Runs(((0, 2), (0, 1)), (3, 2))
@@ -317,11 +319,11 @@ class Runs:
 
 
 def join_levels(counts: NDArray[np.float64], ordered_count: int) -> NDArray[np.float64]:
-    """Return for each group the size of the smallest run at which the group no longer starts a run.
+    """Return, for each group, the size of the smallest run when the group stops being a start of a run.
 
-    The smallest run joins the smaller of its neighbours, until one run is left.  The level of a group, shape
-    ``(groups,)``, is the largest count among the runs joined until then.  It is infinite for the first group and for
-    groups after the first ``ordered_count``.
+    The smallest run joins the smaller of its neighbors, until a single run remains.  The level of a group, shape
+    ``(groups,)``, is the largest count of a smallest run until then.  It is infinite for the first group and for groups
+    after the first ``ordered_count``.
 
     >>> import numpy as np
     >>> join_levels(np.array([5.0, 1.0, 2.0, 9.0]), 4).tolist()

@@ -3,8 +3,8 @@
 A table of several attributes has many cells of few people.  The true count of a cell is modeled as a multiple of its
 expected count, and the distribution of these multiples is estimated from all cells of the table.
 
-A column of many ordered cells ends in a tail of few people.  The model of a tail needs where it begins, the density of
-the cells before it, and that counts fall.
+A column of many ordered cells ends in a tail of few people.  The model of a tail needs its start, the density of the
+cells before it, and the fact that counts fall.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sfumato.model.coarsening import RARE, Coarsening
 from sfumato.model.factor import FloatArray
 
 SHRINKAGE = 0.7
-"""Share of the way from a noisy count to its posterior mean.  It was chosen by trial: 0.5 and 1 do less well."""
+"""Share of the way from a noisy count to its posterior mean.  It was chosen by trial: 0.5 and 1 give larger errors."""
 
 _SURE = 8.0  # deviations of noise above which a noisy count is not shrunk
 _COUNTS = np.arange(0.0, 10.25, 0.5)  # possible true counts of a cell, in deviations
@@ -42,9 +42,9 @@ def expected_from_neighbors(
 
     Args:
         counts: noisy counts.
-        expected: counts that were expected before the table was measured, of the same shape, not negative.
-        deviation: of the noise on each cell, positive.
-        ordered_counts: for each axis, how many of its first places have an order.
+        expected: counts expected before the table was measured, of the same shape, non-negative.
+        deviation: standard deviation of the noise on each cell, positive.
+        ordered_counts: for each axis, the number of leading places that are ordered.
 
     >>> expected_from_neighbors(np.array([0.0, 9.0, 0.0, 5.0]), np.full(4, 4.0), 1.0, [3]).round(1).tolist()
     [5.7, 0.4, 5.7, 4.0]
@@ -65,7 +65,7 @@ def expected_from_neighbors(
 def shrunken_counts(
     counts: FloatArray, expected: FloatArray, deviation: FloatArray | float, ordered_counts: Sequence[int] = ()
 ) -> FloatArray:
-    """Shrink noisy counts towards their posterior means.  Arguments are those of :func:`expected_from_neighbors`.
+    """Shrink noisy counts toward their posterior means. :func:`expected_from_neighbors` describes the arguments.
 
     If axes have an order, a second prior comes from the neighbors of each cell.  The prior under which the noisy counts
     are likelier is used: ages resemble their neighbors, numbers that are codes do not.
@@ -94,8 +94,8 @@ def posterior_means(
 
     Args:
         counts: noisy counts.
-        expected: counts that were expected before the table was measured, of the same shape, not negative.
-        deviation: of the noise on each cell, positive: one number, or one for each cell.
+        expected: counts expected before the table was measured, of the same shape, non-negative.
+        deviation: standard deviation of the noise on each cell, positive: one number, or one for each cell.
 
     >>> means, _ = posterior_means(np.array([30.0] * 2 + [1.0, -1.0] * 20), np.full(42, 1.0), 1.0)
     >>> float(means[0]), bool(means[2:].max() < 0.2)
@@ -136,20 +136,22 @@ def _atoms(seen: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 STRAY = 4.5
-"""Standard deviations below which cells beyond a rare group count as noise: among many cells, one exceeds three."""
+"""Standard deviations below which cells beyond a rare group count as noise, because among many cells one exceeds
+three.
+"""
 
 _SCALES = 48
 _STEEPEST, _FLATTEST = 0.02, 2.0  # decay lengths: relative to the first cell's width, and to all widths
 _WEIGHTS = (0.0, 0.25, 0.5, 1.0)  # shapes of the tail: exponential, then heavier
 _MISFIT = 3.0  # standard deviations of a sum of squares above which no falling tail explains the counts
-_MISFIT_OF_SUMS = 3.5  # standard deviations of a sum of cells from either end, above which the tail is none
-_LEAST_SUM = 3  # cells of such a sum
-_LEAST_COUNT = 0.5  # least count of the cells before a tail, in standard deviations
+_MISFIT_OF_SUMS = 3.5  # standard deviations of a sum of cells from either end, above which there is no tail
+_LEAST_SUM = 3  # minimum cells of such a sum
+_LEAST_COUNT = 0.5  # minimum count of the cells before a tail, in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
 class FallingTail:
-    """The curves that a tail may follow, shape ``(curves, cells)``, from the inside outwards, and their weights."""
+    """The curves that a tail may follow, shape ``(curves, cells)``, from the inside outward, and their weights."""
 
     curves: FloatArray
     likely: FloatArray
@@ -166,22 +168,22 @@ class FallingTail:
 
 
 def falling_tail(counts: FloatArray, widths: FloatArray, variance: float, *, density: float) -> FallingTail | None:
-    """Return the tails that fall from ``density`` on, weighted by their likelihood.
+    """Return tails that fall from ``density`` on, weighted by their likelihood.
 
     Tails are generalized Pareto curves (Pickands 1975) that begin at the density of the cells before them.  They have
     48 lengths, equally likely on a logarithmic scale, and four shapes from the exponential to one of infinite mean.  So
-    counts that noise explains stay near zero, and a tail above the noise is followed.  No cell is negative, and none is
-    denser than the one before.
+    counts that noise explains stay near zero, and counts above the noise shape the tail.  No cell is negative, and no
+    cell is denser than the one before.
 
     Args:
-        counts: noisy counts from the inside outwards, shape ``(cells,)``.
+        counts: noisy counts from the inside outward, shape ``(cells,)``.
         widths: of the cells in the attribute's own unit, positive, shape ``(cells,)``.
         variance: of the noise on a cell.
-        density: people a unit just before the tail, positive.
+        density: people per unit just before the tail, positive.
 
     Returns:
-        None if no such tail explains the counts.  Their misfit is three deviations above that of noise, or the sum of
-        the cells from one end on is two deviations off: noise hides a misfit of single cells, and sums show it.
+        None if no such tail explains the counts: their misfit is three deviations above that of noise, or the sum of
+            the cells from one end on is too far off.  Noise hides a misfit of single cells, and sums show it.
 
     >>> import numpy as np
     >>> tail = falling_tail(np.array([9.0, 2.0, -3.0, 4.0]), np.ones(4), 25.0, density=20.0)
@@ -212,10 +214,10 @@ def with_falling_tails(
     """Spread the rare groups at both ends of an ordered attribute as tails, and estimate their counts.
 
     Args:
-        coarsening: groups of neighbours among the first ``len(widths)`` codes.
+        coarsening: groups of neighbors among the first ``len(widths)`` codes.
         counts: noisy counts of all codes, shape ``(codes,)``.
         variance: of the noise on a code.
-        widths: of the ordered codes; single numbers among wider cells have none, and are in no tail.
+        widths: of the ordered codes.  Single numbers among wider cells have width zero and are in no tail.
 
     Returns:
         The same groups with the weights of the tails, and for each group in a tail the mean and variance of its count.
@@ -243,7 +245,7 @@ def with_falling_tails(
 
 
 def _start(groups: NDArray[np.int64], counts: FloatArray, variance: float) -> int:
-    """Return where the tail begins: after the outermost group whose count exceeds the noise."""
+    """Return the start of the tail: the position after the outermost group whose count exceeds the noise."""
     firsts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
     sums = np.add.reduceat(counts, firsts)
     clear = sums / np.sqrt(variance * np.diff(firsts, append=len(groups)))

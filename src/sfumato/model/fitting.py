@@ -1,10 +1,10 @@
 """Fit a graphical model to noisy marginals by weighted least squares.
 
-Entropic mirror descent on the weighted squared error (McKenna, Sheldon and Miklau 2019, "Graphical-model
-based estimation and inference for differential privacy", Algorithm 1) with a line search.  Counts span
-five orders of magnitude, so the plain gradient crawls; as long as it helps, the step of a cell is its
-residual *relative* to the expected count, as in iterative proportional fitting (Deming and Stephan 1940),
-damped by the noise.  Started from a uniform model, both approach the maximum-entropy solution.
+The method is entropic mirror descent on the weighted squared error (McKenna, Sheldon and Miklau 2019, "Graphical-model
+based estimation and inference for differential privacy", Algorithm 1) with a line search.  Counts span five orders of
+magnitude, so the plain gradient is slow.  As long as it helps, the step of a cell is its residual *relative* to the
+expected count, as in iterative proportional fitting (Deming and Stephan 1940), damped by the noise.  From a uniform
+model, both approach the maximum-entropy solution.
 
 Steps are extrapolated from earlier ones (Anderson 1965, "Iterative procedures for nonlinear integral equations"; Walker
 and Ni 2011, equation 2.1) if that lowers the loss.  One such iteration gains as much as three to five others.
@@ -29,7 +29,7 @@ _FIRST_RELATIVE = 0.5
 _LOOK_BACK = 10
 _SMALLEST = 1e-7  # the search ends at steps below this share of the first
 _SUFFICIENT = 0.1  # share of the linear decrease that a step must reach
-_REMEMBERED = 6  # iterations that a step is extrapolated from
+_REMEMBERED = 6  # iterations used for an extrapolated step
 _RIDGE = 1e-6  # ridge of the extrapolation, relative to the mean square of the differences
 _LEAST_WEIGHT = 1e-3  # least weight of a cell, in people, when directions are compared
 
@@ -38,8 +38,8 @@ _LEAST_WEIGHT = 1e-3  # least weight of a cell, in people, when directions are c
 class Observation:
     """The noisy counts of a marginal, one axis for each attribute, and the variance of each cell, or of all cells.
 
-    With ``runs`` the counts are of runs of neighbouring cells of the model.  With ``weights``, a number for each cell
-    of the last attribute, they are weighted sums over that attribute, whose axis has length one.
+    With ``runs`` the counts are of runs of neighboring cells of the model.  With ``weights``, a number for each cell of
+    the last attribute, they are weighted sums over that attribute, whose axis has length one.
     """
 
     attributes: tuple[str, ...]
@@ -249,13 +249,13 @@ class _Problem:
 
 @dataclass
 class _Memory:
-    """The last changes of the potentials, and of the directions with them.
+    """The last changes of the potentials, and the corresponding changes of the direction.
 
     Attributes:
-        change: what the last iteration added to the potentials.
-        direction: the direction of the last iteration.
-        changes: the changes of the iterations before the last.
-        turns: the difference of the direction after each of these.
+        change: change of the potentials in the last iteration.
+        direction: direction of the last iteration.
+        changes: changes of the potentials in earlier iterations.
+        turns: change of the direction after each of these.
         began: True after the first step.
     """
 
@@ -266,7 +266,9 @@ class _Memory:
     turns: list[FloatArray] = field(default_factory=list)
 
     def extrapolated(self, direction: FloatArray, weights: FloatArray, step: float) -> FloatArray | None:
-        """Return the change at which past directions cancel best, plus a step from there; None without a past."""
+        """Return the change at which past directions cancel best, plus a step from there; None in the first
+        iteration.
+        """
         if self.change is not None and self.direction is not None:
             self.changes = [*self.changes[1 - _REMEMBERED :], self.change]
             self.turns = [*self.turns[1 - _REMEMBERED :], direction - self.direction]

@@ -1,8 +1,8 @@
 """A distribution over many attributes as a product of potentials on a junction tree.
 
-Exact inference by two passes of messages over the tree (Shafer and Shenoy 1990, in the Hugin form of
-Jensen, Lauritzen and Olesen 1990).  Potentials are kept as logarithms, so a cell can be impossible
-(minus infinity: a structural zero) and a fit can come back from a cell that it had almost emptied.
+Inference is exact, by two passes of messages over the tree (Shafer and Shenoy 1990, in the Hugin form of Jensen,
+Lauritzen and Olesen 1990).  Potentials are logarithms.  So a cell can be impossible (minus infinity: a structural
+zero), and a fit can recover a cell that was almost empty.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class GraphicalModel:
         """Return a model in which every cell is equally likely, with a potential for each clique."""
         return GraphicalModel(dict(sizes), tuple(Factor.full(clique, sizes, 0.0) for clique in cliques), total)
 
-    @cached_property  # without it, synthesizing the adult table at epsilon 1 takes 28 % more CPU time
+    @cached_property  # uncached, synthesizing the adult table at epsilon 1 takes 28 % more CPU time
     def tree(self) -> JunctionTree:
         """Return a junction tree that contains every potential."""
         return junction_tree([factor.attributes for factor in self.factors], self.sizes)
@@ -75,13 +75,13 @@ class GraphicalModel:
         return replace(self, factors=(*self.factors, factor))
 
     def given(self, log_shares: Mapping[str, FloatArray]) -> GraphicalModel:
-        """Condition the model: a row is kept with the probability of its cell of each named attribute.
+        """Condition the model: a row is accepted with the probability of its cell of each named attribute.
 
         ``log_shares`` are logarithms of these probabilities, shape ``(cells,)``.  ``total`` becomes the expected number
-        of rows that are kept.
+        of accepted rows.
 
         Raises:
-            InfeasibleError: no row would be kept.
+            InfeasibleError: no row would be accepted.
         """
         model = self
         for name, shares in log_shares.items():
@@ -103,7 +103,7 @@ def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str,
 
 
 def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
-    """Return the clique marginals, or None if so little mass is left that underflow would matter."""
+    """Return the clique marginals, or None if the remaining mass is so small that underflow would matter."""
     tables = _tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
@@ -134,7 +134,7 @@ def _by_logarithms(
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent >= 0:
             sums = _log_sums(tree.cliques[child], tables[child], tree.separators[child])
-            finite = np.where(np.isfinite(sums.values), sums.values, 0.0)  # nothing is left of the others either way
+            finite = np.where(np.isfinite(sums.values), sums.values, 0.0)  # the others are impossible anyway
             tables[child] = tables[child] - Factor(sums.attributes, finite).expand(tree.cliques[child])
             tables[parent] = tables[parent] + sums.expand(tree.cliques[parent])
     for index, parent in enumerate(tree.parents):
@@ -233,7 +233,7 @@ def _combine(factors: Sequence[Factor], attributes: set[str]) -> Factor:
     sizes = {
         name: size for factor in factors for name, size in zip(factor.attributes, factor.values.shape, strict=True)
     }
-    wide = [name for name, size in sizes.items() if size > 1]  # the others would only use up letters
+    wide = [name for name, size in sizes.items() if size > 1]  # axes of length one would only use up letters
     letters = {name: string.ascii_letters[place] for place, name in enumerate(wide)}  # 2^52 cells exceed any memory
     inputs = ",".join("".join(letters[name] for name in factor.attributes if name in letters) for factor in factors)
     output_attributes = tuple(name for name in sizes if name in attributes)

@@ -1,8 +1,7 @@
-"""Junction trees: how large exact inference would be, known before anything is fitted.
+"""Junction trees: the size of exact inference, known before a model is fitted.
 
-Cliques of measured marginals are made chordal by greedy elimination; the maximal cliques, joined by a
-maximum spanning tree of their separators, form the tree (Lauritzen and Spiegelhalter 1988; Koller and
-Friedman 2009, chapters 9 and 10).
+Greedy elimination makes the cliques of measured marginals chordal.  The maximal cliques, joined by a maximum spanning
+tree of their separators, form the tree (Lauritzen and Spiegelhalter 1988; Koller and Friedman 2009, chapters 9 and 10).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 Clique = tuple[str, ...]
-_Cost = tuple[int, int, int]  # edges added, cells, place
+_Cost = tuple[int, int, int]  # added edges, cells, place
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Triangulation:
 
 @dataclass(frozen=True)
 class CellBudget:
-    """The number of cells that a junction tree may have, and the cliques that it has.
+    """The largest number of cells of a junction tree, and the cliques of the current tree.
 
     Attributes:
         held: the cliques of the tree.
@@ -144,11 +143,11 @@ class _Step:
     """The state of an elimination.  Sets of attributes are bits of an integer.
 
     Attributes:
-        graph: the neighbors of each attribute that is left.
+        graph: the neighbors of each remaining attribute.
         volumes: cells of an attribute with its neighbors.
-        costs: costs of the attributes that are left.
+        costs: costs of the remaining attributes.
         nodes: the nodes until then, with ``cells`` cells in total.
-        changed: attributes whose neighbors, or the edges among these, the step before changed.
+        changed: attributes whose neighbors, or the edges among these, the previous step changed.
     """
 
     graph: list[int]
@@ -169,7 +168,7 @@ class _Step:
 
 
 class _Elimination:
-    """One greedy elimination, step by step."""
+    """A greedy elimination, step by step."""
 
     def __init__(self, graph: Sequence[int], sizes: Sequence[int], *, by_fill: bool) -> None:
         self._sizes, self._by_fill = sizes, by_fill
@@ -187,7 +186,7 @@ class _Elimination:
         """Return True if there would be at most ``most`` cells with the edges of one more clique.
 
         A step does not change until an attribute of the clique is eliminated, or until an attribute whose cost the
-        edges change would come first.  No step changes after the elimination itself has added these edges.
+        edges change would come first.  No step changes after the elimination has added these edges.
         """
         least: _Cost | None = None
         affected = 0
@@ -214,7 +213,7 @@ class _Elimination:
         return self.cells <= most
 
     def _with(self, extra: Mapping[int, int], step: _Step, affected: int) -> dict[int, _Cost]:
-        """Add edges to a step; return the costs of the attributes that they affect."""
+        """Add edges to a step, and return the costs of the attributes that they affect."""
         for place, missing in extra.items():
             step.graph[place] |= missing
             step.volumes[place] *= self._cells(missing)

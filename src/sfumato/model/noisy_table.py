@@ -1,6 +1,6 @@
 """Noisy contingency tables of a release: the values, the groups of codes, and the noise.
 
-They are public and charged with the release that measured them.  Storing them next to the fitted model costs nothing,
+They are public and charged with the release that measured them.  Storing them with the fitted model costs no privacy,
 because their values are the output of the mechanism.
 """
 
@@ -50,10 +50,10 @@ class NoisyTable:
     Attributes:
         attributes: attributes of the marginal.
         groups: groups of the codes of each attribute.
-        values: int64, one axis for each attribute, as long as the attribute has groups.
+        values: int64, one axis for each attribute, with one cell per group.
         noise: noise on every cell.
-        fresh: True if the table was measured after the groups of all attributes were fixed, so that its noise did not
-            decide them.
+        fresh: True if the groups of all attributes were fixed before the table was measured, so that its noise did not
+            influence them.
     """
 
     attributes: tuple[str, ...]
@@ -96,7 +96,7 @@ class NoisyDistance:
     reference: NDArray[np.int64] | None = None
 
     def refuse_wrong(self, domain: Domain) -> None:
-        """Refuse a distance that is not of a pair of the domain's attributes; anyone may have written the file.
+        """Refuse a distance unless it is of a pair of the domain's attributes.  Files are not trusted.
 
         Raises:
             SizeError: the distance does not fit the domain.
@@ -169,7 +169,7 @@ def restore_totals(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTot
     """Restore the totals of a stored payload.
 
     Raises:
-        SizeError: they are not by groups of an attribute of the domain.
+        SizeError: the totals are not by groups of an attribute of the domain.
     """
     return tuple(_restored_totals(domain, listed) for listed in payload.get(_TOTALS, ()))
 
@@ -194,12 +194,12 @@ def _restored_totals(domain: Domain, listed: Mapping[str, Any]) -> NoisyTotals:
 
 
 def digest_of(counts: NDArray[np.int64]) -> str:
-    """Return the SHA-256 of counts, by which changed rows of a file are detected."""
+    """Return the SHA-256 of counts, which detects changed rows of a file."""
     return hashlib.sha256(counts.astype("<i8").tobytes()).hexdigest()
 
 
 def integer_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
-    """Round counts to integers of sum ``total``; each run of neighbors is within one of its share of ``counts``."""
+    """Round counts to integers of sum ``total``.  The error of each run of neighbors is below one."""
     ends = np.cumsum(counts.ravel())
     if not ends[-1] > 0:
         ends = np.arange(1.0, counts.size + 1)
@@ -260,7 +260,7 @@ def restore_tables(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTab
     """Restore the tables of a stored payload; payloads of old versions have none.
 
     Raises:
-        SizeError: tables that are not over groups of the domain's codes, or that a later version wrote.
+        SizeError: the tables are not over groups of the domain's codes, or a later version wrote them.
     """
     if _KEY not in payload:
         return ()
@@ -287,7 +287,7 @@ def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
     """Return the number of groups of the given number of codes.
 
     Raises:
-        SizeError: they are not numbered 0, 1, ... without a gap, or not one for each code.
+        SizeError: the groups are not numbered 0, 1, ... without a gap, or there is not one for each code.
     """
     if len(groups) != codes or set(groups) != set(range(max(groups) + 1)):
         raise SizeError(f"a noisy table has groups that are not those of {codes} codes")

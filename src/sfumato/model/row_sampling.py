@@ -28,10 +28,10 @@ CodeArray = NDArray[np.integer]
 
 
 def generator(seed: int | None = None) -> np.random.Generator:
-    """Return a generator seeded by the operating system, or by ``seed`` so that a simulation can be repeated.
+    """Return a generator seeded by the operating system, or by ``seed`` for a reproducible simulation.
 
     Raises:
-        InputError: a seed that is no whole number from 0.
+        InputError: the seed is not an integer from 0.
     """
     return np.random.default_rng(None if seed is None else seeded(seed))
 
@@ -53,7 +53,7 @@ def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> 
     """Draw the codes of ``rows`` rows, an array of shape ``(rows,)`` for each attribute, in random order.
 
     Raises:
-        SizeError: a negative number of rows.
+        SizeError: the number of rows is negative.
     """
     return RowSampler(model).draw(rows, generator)
 
@@ -78,7 +78,7 @@ class RowSampler:
         """Draw rows as :func:`sample` does.
 
         Raises:
-            SizeError: a negative number of rows.
+            SizeError: the number of rows is negative.
         """
         if rows < 0:
             raise SizeError(f"cannot sample {rows} rows", culprit=rows)
@@ -93,7 +93,7 @@ class RowSampler:
         groups = np.zeros(rows, dtype=np.min_scalar_type(math.prod(sizes)))
         for column, size in zip(columns, sizes, strict=True):
             groups *= size
-            groups += column  # of a type no wider
+            groups += column  # in a type no wider
         return groups
 
 
@@ -129,10 +129,10 @@ class GroupedCells:
     def counts(self, held: CodeArray, generator: np.random.Generator) -> CodeArray:
         """Return the rows of each cell, shape ``(cells,)``; the cells of a group sum to the rows of the group.
 
-        The rows of a group lie at integers from one random start; a cell has the rows below its edge.
+        The rows of a group are at integer distances from one random start; a cell has the rows below its edge.
 
         Raises:
-            SizeError: a group that holds rows has no cell of any weight.
+            SizeError: a group with rows has no cell with a positive weight.
         """
         group, last = self._group, np.cumsum(held)
         below = self._below * held[group]
@@ -142,7 +142,7 @@ class GroupedCells:
         upto += (last - held)[group]
         upto[self.ends - 1] = last  # exact, so that rounding never moves a row into the next group
         counts = np.diff(upto, prepend=0)
-        for cell in np.flatnonzero((counts > 0) & self._impossible):  # rounding hit a cell of no probability
+        for cell in np.flatnonzero((counts > 0) & self._impossible):  # rounding selected a cell of probability zero
             start, end = self._first[group[cell]], self.ends[group[cell]]
             likeliest = start + int(self.weights[start:end].argmax())
             if self.weights[likeliest] <= 0:
@@ -182,7 +182,7 @@ def by_group(table: FloatArray, shape: Sequence[int]) -> GroupedCells:
     return GroupedCells(table.reshape(-1), np.arange(1, len(table) + 1) * table.shape[1], values)
 
 
-_LEAST_RANDOM = 24  # random bits of a key, so that equal keys in a group, which are not shuffled, are rare
+_LEAST_RANDOM = 24  # minimum random bits of a key; equal keys in a group are not shuffled, so they must be rare
 
 
 def grouped(groups: CodeArray, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
