@@ -1,12 +1,18 @@
-"""A dataset's pages: questions with previews, answers and charts, and tables that are released in the background.
+"""A dataset's pages: questions with previews and answers, and tables that are released in the background.
 
 A question comes from the builder or in SQL.  Scripts insert previews and answers into the page.  Without scripts, each
 is a page of its own that repeats the form.  A release has a page that shows its progress.
+
+A question that would take more than a tenth of the rest of the budget is charged only after the analyst confirmed its
+cost.  The page states the loss and the rest, and the server compares them with those of the confirmed request.
 """
 
 from __future__ import annotations
 
-from datetime import UTC
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request
@@ -15,7 +21,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption
-from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, validate_fields
+from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest, LossFields, limit_of, validate_fields
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields, linked_tables
 from sfumato.errors import InputError
 from sfumato.ledger import Account
@@ -25,20 +31,20 @@ from sfumato.report.linked_tables_page import drawing
 from sfumato.strict_documents import read_yaml, read_yaml_texts
 from sfumato_server import release_jobs
 from sfumato_server.access import Anyone, CurrentService, Steward
-from sfumato_server.datasets import read_question, summary
+from sfumato_server.datasets import ParsedQuestion, read_question, summary
 from sfumato_server.problems import problem
-from sfumato_server.registry import Key
-from sfumato_server.rules import naming_spenders
+from sfumato_server.registry import Key, Scope
+from sfumato_server.rules import naming_spenders, parse_monthly_budget
+from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
 from sfumato_server.ui.question_form import AGGREGATES, JoinedQuestion, QuestionForm, Short, controls, offered_tables
 from sfumato_server.ui.rendering import (
     REFUSALS,
-    charts,
+    answer_table,
     files,
     fragment,
     gauge,
-    informative_estimates,
     is_htmx,
     page,
     share_of,
@@ -51,6 +57,8 @@ _MORE = "state yours in the form"
 _MAX_YAML = 20_000  # characters
 _MAX_STATEMENT = 10_000  # characters, as the form takes
 _MAX_LISTED = 20  # earlier questions and tables
+SHARE_TO_CONFIRM = 0.1
+"""The largest share of the rest of a budget that a question takes without a confirmation."""
 
 Chosen = Annotated[list[Short], Field(max_length=64)]
 
@@ -151,17 +159,34 @@ def show_preview(
     loaded = service.check_access(name, key)
     result: Response
     try:
-        result = fragment("preview.html.j2", form=form, **preview(loaded, form, key))
+        result = fragment("preview.html.j2", form=form, **preview(service, loaded, form, key))
     except REFUSALS as error:
         result = _refused(error, form, loaded)
     return result if is_htmx(request) else _dataset(name, key, service, form, result)
+
+
+@router.post("/datasets/{name}/expected", response_class=HTMLResponse)
+def show_expected(name: str, form: Annotated[QuestionForm, Form()], key: Anyone, service: CurrentService) -> Response:
+    """Render the expected error and the cost for the place next to the loss, which follows the form while it is typed.
+
+    It spends nothing and reads no rows.  A question that is not complete gets the reason instead.
+    """
+    loaded = service.check_access(name, key)
+    own = tightest_account(service, loaded, key)
+    try:
+        estimate = QuestionPreview.of_form(loaded, form, key).estimate()
+    except REFUSALS as error:
+        reason = "" if form.loss() == LossFields() else refusal(error, "")["problem"]["detail"]
+        return fragment("expected.html.j2", expected=(), reason=reason, own=gauge(own), share=None)
+    share = share_of(form.loss().loss(), own)
+    return fragment("expected.html.j2", expected=estimate.expected, reason="", own=gauge(own), share=share)
 
 
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
 def ask(
     name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, service: CurrentService
 ) -> Response:
-    """Show the answer of a question, with the rest of the budget and the history."""
+    """Show the answer of a question, with the rest of the budget and the history; ask first if it is expensive."""
     loaded = service.check_access(name, key)
     try:
         with naming_spenders(loaded.ledger, key):
@@ -169,23 +194,62 @@ def ask(
             question = read_question(loaded, ask_request)
             service.quotas.refuse_page(question.cells)
             service.check_query_budget(name, key, ask_request.loss.loss())
+            confirmation = _confirmation(service, loaded, form, key)
+            if confirmation is not None:
+                return confirmation if is_htmx(request) else _dataset(name, key, service, form, confirmation)
             answer = question.answer(ask_request, loaded, key, service, None)
     except REFUSALS as error:
         result = _refused(error, form, loaded)
         return result if is_htmx(request) else _dataset(name, key, service, form, result)
-    fields, words = form.model_dump(exclude_defaults=True), question.query.describe(question.domain)
-    service.registry.jobs.remember_question(loaded.dataset.name, key.name, {"ask": fields, "words": words})
+    words = question.query.describe(question.domain)
+    service.registry.jobs.remember_question(loaded.dataset.name, key.name, {"ask": form.sent_fields(), "words": words})
     context: dict[str, Any] = {
         "answer": answer,
-        "charts": charts(answer, question.domain),
+        "table": answer_table(answer, question.domain),
         "files": files(answer),
-        "informative": informative_estimates(answer, question.domain),
         "statement": ask_request.sql,
         "dataset": summary(loaded),
     }
     if is_htmx(request):
         return fragment("answer.html.j2", **context, **_status(service, loaded, key), full_page=False)
     return _dataset(name, key, service, form, fragment("answer.html.j2", **context, full_page=True))
+
+
+def _confirmation(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> Response | None:
+    """Return the request to confirm an expensive question; None if it is cheap, confirmed, or answered before.
+
+    The confirmation is for one loss and one rest of the budget.  The ledger refuses a question that exceeds the rest.
+    """
+    loss, own = form.loss().loss(), tightest_account(service, loaded, key)
+    share = share_of(loss, own)
+    if share is None or not SHARE_TO_CONFIRM < share <= 1:
+        return None
+    stated = f"{loss} of {decimals(own.left or Fraction(0), up=False)}"
+    if form.confirmed == stated or _is_repeat(service, loaded, form, key):
+        return None
+    return fragment(
+        "confirm.html.j2",
+        dataset=loaded.dataset.called,
+        fields=[*_pairs(form.sent_fields()), ("confirmed", stated)],
+        loss=loss,
+        own=gauge(own),
+        share=share,
+        expected=QuestionPreview.of_form(loaded, form, key).estimate().expected,
+    )
+
+
+def _pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return fields as a form sends them: a list has a pair for each of its texts."""
+    return [(name, text) for name, value in fields.items() for text in (value if isinstance(value, list) else [value])]
+
+
+def _is_repeat(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> bool:
+    """Return whether the analyst got an answer to the same form within the current version, which is free to repeat."""
+    version, fields = loaded.ledger.data_version(), form.sent_fields()
+    return version is not None and any(
+        job.request["ask"] == fields and job.updated > datetime.fromisoformat(version.time)
+        for job in _questions(service, loaded, key)
+    )
 
 
 def _refused(error: Exception, form: QuestionForm, loaded: ServedDataset) -> Response:
@@ -219,7 +283,8 @@ def _dataset(
         columns = [each for table in tables for each in table.controls]
         picture = drawing(loaded.schema)
         builder = {"attributes": columns, "levels": [], "tables": tables, "picture": picture}
-    form = form or QuestionForm()
+    status = _status(service, loaded, key)
+    form = QuestionForm(**status["last_loss"]) if form is None else form
     return page(
         "dataset.html.j2",
         status=200 if result is None else result.status_code,
@@ -233,7 +298,7 @@ def _dataset(
         form=form,
         chosen=_chosen(form),
         result=None if result is None else Markup(bytes(result.body).decode()),  # noqa: S704  (a rendered template)
-        **_status(service, loaded, key),
+        **status,
     )
 
 
@@ -246,28 +311,41 @@ def _chosen(form: QuestionForm) -> dict[str, Any]:
     return {"among": set(form.among), "ends": ends}
 
 
-def _status(service: CurrentService, loaded: ServedDataset, key: Key) -> dict[str, Any]:
-    """Return budgets, earlier questions and the history."""
+def _status(service: Service, loaded: ServedDataset, key: Key) -> dict[str, Any]:
+    """Return budgets, earlier questions, the loss of the last one, and the history."""
     ledger = loaded.ledger
     account, own = ledger.remaining(), ledger.remaining(key.name)
-    tightest = _tightest(account, own)
+    tightest, questions = tightest_account(service, loaded, key), _questions(service, loaded, key)
+    last = questions[0].request["ask"] if questions else {}
     return {
         "gauge": gauge(account),
         "own": gauge(own),
+        "tightest": gauge(tightest),
         "left": None if tightest.left is None else decimals(tightest.left, up=False),
-        "questions": [_listed(job) for job in _questions(service, loaded, key)],
+        "last_loss": {name: last[name] for name in LossFields.model_fields if name in last},
+        "questions": [_listed(job) for job in questions],
         "history": [entry_facts(entry) for entry in ledger.newest(PAGE_SIZE, analyst=key.name)][::-1],
     }
 
 
-def _tightest(account: Account, own: Account) -> Account:
-    """Return the tighter of the dataset's budget and the analyst's cap."""
-    if own.left is None or account.left is None:
-        return account if own.left is None else own
-    return min(account, own, key=lambda each: each.left or 0)
+def tightest_account(service: Service, loaded: ServedDataset, key: Key) -> Account:
+    """Return the account with the least left for a question: of the dataset, its months, or the analyst's cap.
+
+    An analyst who has not asked yet has the default cap of the dataset.
+    """
+    account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
+    default_cap = limit_of(service.grants.terms(loaded.dataset.name).default_cap)
+    if default_cap is not None and key.scope is not Scope.STEWARD and own.limit is None:
+        own = replace(own, limit=default_cap)
+    monthly, limits = parse_monthly_budget(loaded.dataset.limit), [account, own]
+    if monthly is not None:
+        since = datetime.fromisoformat(loaded.dataset.registered)
+        months = monthly.months_begun(since, datetime.now(UTC))
+        limits += [replace(account, limit=monthly.monthly * months)] if months else []
+    return min((each for each in limits if each.left is not None), key=lambda each: each.left or 0)
 
 
-def _questions(service: CurrentService, loaded: ServedDataset, key: Key) -> tuple[Job, ...]:
+def _questions(service: Service, loaded: ServedDataset, key: Key) -> tuple[Job, ...]:
     return service.registry.jobs.questions(loaded.dataset.name, key.name, most=_MAX_LISTED)
 
 
@@ -279,7 +357,7 @@ def _listed(job: Job) -> dict[str, str]:
         "words": str(job.request.get("words", "")),
         "loss": _loss_words(job.request.get("ask", {})),
         "state": job.state.value,
-        "kind": "anonymised" if "anonymize" in job.request else "synthetic",
+        "kind": "anonymized" if "anonymize" in job.request else "synthetic",
     }
 
 
@@ -350,37 +428,69 @@ def _forms(name: str, key: Key, service: CurrentService, error: Exception | None
     )
 
 
-def preview(loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, Any]:
+@dataclass(frozen=True)
+class QuestionPreview:
+    """A question of a form with the rows that it supposes, to estimate its errors.  This spends nothing.
+
+    Attributes:
+        question: the question.
+        fields: the question as the fields of a request for its cost.
+        loss: the loss of the form.
+        rows: the public number of rows of the dataset; None if it is not public.
+        released_rows: rows of groups by counts that were released to the analyst.
+    """
+
+    question: ParsedQuestion
+    fields: dict[str, Any]
+    loss: LossFields
+    rows: int | None
+    released_rows: tuple[int, ...]
+
+    @staticmethod
+    def of_form(loaded: ServedDataset, form: QuestionForm, key: Key) -> QuestionPreview:
+        """Read the question of a form.
+
+        Raises:
+            QueryError, InputError: a field is invalid.
+        """
+        request = _request(form, loaded)
+        question = read_question(loaded, request)
+        fields = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
+        supposed = {"rows": form.supposed()}
+        return QuestionPreview(
+            question, fields | supposed, request.loss, loaded.dataset.rows, question.released_rows(loaded, key)
+        )
+
+    def estimate(self, error: float | None = None) -> CostEstimate:
+        """Return the expected errors at the loss, or the cost of an error."""
+        stated = {"loss": self.loss} if error is None else {"error": error}
+        return validate_fields(CostRequest, self.fields | stated).estimate_cost(
+            self.question.domain, self.question.query, rows=self.rows, more=_MORE, released_rows=self.released_rows
+        )
+
+    def errors_at(self, loss: Loss) -> Any:  # noqa: ANN401  (one error per answer)
+        """Return the expected errors at another loss, for the first of the supposed numbers of rows."""
+        request = validate_fields(CostRequest, self.fields | {"loss": self.loss})
+        (rows, *_) = request.supposed(self.rows, self.released_rows)
+        return accuracy(self.question.domain, self.question.query, loss, confidence=request.confidence, rows=rows)
+
+
+def preview(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, Any]:
     """Return the cost of a question, its expected errors, and the effects of other losses."""
-    request = _request(form, loaded)
-    question, loss = read_question(loaded, request), request.loss.loss()
-    query, domain = question.query, question.domain
-    fields = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
-    fields["rows"] = form.supposed()
-    released_rows = question.released_rows(loaded, key)
-    own = _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
-    estimator = validate_fields(CostRequest, fields | {"loss": request.loss})
-    estimate = estimator.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, released_rows=released_rows)
-    (rows, *_) = estimator.supposed(loaded.dataset.rows, released_rows)
-    halved = None
+    previewed, own = QuestionPreview.of_form(loaded, form, key), tightest_account(service, loaded, key)
+    loss, estimate, halved = previewed.loss.loss(), previewed.estimate(), None
     widest = max((each.half_width for each in estimate.expected if each.measure == "units"), default=0.0)
     only_counts = all(each.measure == "units" for each in estimate.expected)
     if isinstance(loss, Epsilon) and widest > 0 and only_counts:  # at a large loss every count is exact
-        cost_request = validate_fields(CostRequest, fields | {"error": widest / 2})
-        cost = cost_request.estimate_cost(
-            domain, query, rows=loaded.dataset.rows, more=_MORE, released_rows=released_rows
-        ).cost
+        cost = previewed.estimate(error=widest / 2).cost
         halved = None if cost is None else plain(cost.value)
-
-    def expected(other: Loss) -> Any:  # noqa: ANN401  (one error per answer)
-        return accuracy(domain, query, other, confidence=request.confidence, rows=rows)
-
     return {
         "expected": estimate.expected,
         "loss": str(loss),
-        "statement": request.sql,
+        "statement": previewed.fields["sql"],
         "halved": halved,
         "notes": estimate.notes,
         "share": share_of(loss, own),
-        "steps": steps(loss, expected, own),
+        "own": gauge(own),
+        "steps": steps(loss, previewed.errors_at, own),
     }

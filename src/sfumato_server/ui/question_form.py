@@ -16,7 +16,6 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
@@ -37,6 +36,7 @@ from sfumato.errors import InputError, QueryError
 from sfumato.query.aggregates import FORMS, Takes
 from sfumato.strict_documents import read_json
 from sfumato_server.tables import ServedDataset
+from sfumato_server.ui.sql_box import sql_end, sql_literal
 
 Short = Annotated[str, Field(max_length=200)]
 Choice: TypeAlias = tuple[str, str]
@@ -44,6 +44,7 @@ Choice: TypeAlias = tuple[str, str]
 
 AGGREGATES = {form.name: form.title for form in FORMS if form.takes is not Takes.NOTHING and not form.parameters}
 """The aggregates that the builder offers: all that need at most one attribute and no parameter."""
+_BUILDER_FIELDS = {"table", "aggregate", "of", "by", "among", "ranged", "low", "high"}
 _MAX_BOXES = 24  # values with a box each; more are in one list
 _MAX_LISTED = 400  # ends of a range in a list; with more, a person types them
 _MAX_LABELS = 40  # labels of cells in the description of an attribute
@@ -57,6 +58,7 @@ class QuestionForm(BaseModel):
         table: the table whose rows are counted, if there are several.
         among: the attribute and value of each ticked box, as JSON; null for missing values.
         rows: rows in a group that a preview supposes.
+        confirmed: the cost that the analyst confirmed, as the page stated it; empty for none.
         ranged: attributes with ends; ``low`` and ``high`` have those ends in the same order, empty for none.
     """
 
@@ -67,6 +69,7 @@ class QuestionForm(BaseModel):
     rho: Short = ""
     truncation: Short = ""
     rows: Short = ""
+    confirmed: Short = ""
     sql: StatementField = ""
     aggregate: Short = "count"
     of: Short = ""
@@ -87,10 +90,15 @@ class QuestionForm(BaseModel):
             return validate_fields(AskRequest, {"sql": self.sql, **terms})
         if self.aggregate != "count" and not self.of:
             name = AGGREGATES.get(self.aggregate, "this").lower()
-            raise QueryError(f"choose the number that the {name} is of, beside 'Of which number'")
+            raise QueryError(f"choose the number that the {name} is of, next to 'Of which number'")
         aggregate = validate_fields(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
         by, where = [name for name in self.by if name], self._conditions(loaded.domain)
         return validate_fields(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
+
+    def sent_fields(self) -> dict[str, Any]:
+        """Return the fields of the question that was sent, without those of the other way to write it."""
+        others = _BUILDER_FIELDS if self.how == "sql" else {"sql"}
+        return self.model_dump(exclude_defaults=True, exclude={*others, "confirmed"})
 
     def supposed(self) -> int | None:
         """Return the rows in a group that a preview supposes, if any are stated; refuse what is no positive integer."""
@@ -407,7 +415,7 @@ class JoinedQuestion:
 
     def _aggregate(self) -> str:
         if not self.of:
-            raise QueryError(f"choose the number that the {self.aggregate} is of, beside 'Of which number'")
+            raise QueryError(f"choose the number that the {self.aggregate} is of, next to 'Of which number'")
         if self.aggregate == "count":
             return f"COUNT({_column(self.of)})"
         if self.aggregate not in FUNCTIONS:
@@ -417,7 +425,7 @@ class JoinedQuestion:
     def _value_conditions(self) -> list[str]:
         conditions = []
         for name, values in self.among.items():
-            listed = ", ".join(_literal(value) for value in values if value is not None)
+            listed = ", ".join(sql_literal(value) for value in values if value is not None)
             parts = [f"{_column(name)} IN ({listed})"] if listed else []
             parts += [f"{_column(name)} IS NULL"] if None in values else []
             conditions.append(f"({' OR '.join(parts)})" if len(parts) > 1 else parts[0])
@@ -425,7 +433,7 @@ class JoinedQuestion:
 
     def _range_conditions(self, controls: Controls) -> list[str]:
         ends = zip((">=", controls.until), self.ends[controls.name], strict=True)
-        return [f"{_column(controls.name)} {comparison} {_end(text)}" for comparison, text in ends if text]
+        return [f"{_column(controls.name)} {comparison} {sql_end(text)}" for comparison, text in ends if text]
 
 
 def _qualified(table: SchemaTable, attribute: Attribute) -> Attribute:
@@ -477,24 +485,3 @@ def _column(name: str) -> str:
 
 def _quoted(name: str) -> str:
     return name if name.isidentifier() and name.isascii() and name.islower() else '"' + name.replace('"', '""') + '"'
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
-
-
-def _end(text: str) -> str:
-    """Return an end as a literal of SQL: a number, a date or a text."""
-    try:
-        float(text)
-    except ValueError:
-        pass
-    else:
-        return text
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return _literal(text)
-    return f"DATE '{text}'"

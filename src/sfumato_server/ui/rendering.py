@@ -1,4 +1,4 @@
-"""The rendering of pages: templates with HTML escaping, gauges, charts, error pages and static files.
+"""The rendering of pages: templates with HTML escaping, budget bars, answers, error pages and static files.
 
 A static file has a hash of its content in its address, so browsers may cache it forever.
 """
@@ -10,7 +10,8 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, partial
@@ -27,11 +28,11 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from sfumato.bounded_cache import cached
-from sfumato.domain import Domain
+from sfumato.domain import Categorical, Domain
 from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, Rho
-from sfumato.query import Answer
+from sfumato.query import Answer, NoisyValue
 from sfumato.query.aggregates import ExpectedError
 from sfumato_server.access import KeyLookup, secret_of
 from sfumato_server.problems import RefusalError
@@ -42,11 +43,11 @@ REFUSALS = (SfumatoError, RefusalError)
 _NOTE_SECONDS = 60
 _NOTE_PATH = "/steward"
 _PLAIN_DETAILS = {
-    "missing-key": "You are not signed in any more.  Enter with your key again; what you filled in is still here.",
-    "unknown-key": "Your key or session has ended.  Enter again, with a key that a steward gave you.",
+    "missing-key": "You are not signed in.  Sign in with your key again; the form keeps what you typed.",
+    "unknown-key": "Your key or session has ended.  Sign in again, with a key that a steward gave you.",
     "expired-key": "Your key has expired or was revoked.  A steward can give you a new one.",
-    "wrong-scope": "This page is for stewards.  Ask one of them, or enter with a steward's key.",
-    "dataset-paused": "The dataset is paused.  Nothing is answered until a steward has had its table read again.",
+    "wrong-scope": "Your key does not open this page.  Ask a steward, or sign in with another key.",
+    "dataset-paused": "The dataset is paused.  A steward has to read its table again before it answers questions.",
     "unknown-dataset": "There is no dataset of that name that you may ask.  See the list of datasets.",
     "not-found": "There is nothing at this address.  See the list of datasets.",
 }
@@ -268,78 +269,121 @@ def _file(file: Traversable) -> StaticFile:
     return StaticFile(f"/static/{digest}/{file.name}", media, content, gzip.compress(content, mtime=0))
 
 
-MAX_BARS = 100
-_MAX_COLORS = 8
-_MAX_CHARTS = 4  # one per column of an answer
 _MAX_FILE_ROWS = 50_000  # of an answer that the page embeds as a file
 _ALMOST_ONE = 1 - 1e-9  # the ends of an interval are rounded
 _FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
-def charts(answer: Answer, domain: Domain) -> list[dict[str, Any]]:
-    """Return a Vega-Lite bar chart with intervals for each column of an answer.
+@dataclass(frozen=True)
+class CommonError:
+    """The error of every estimate of a column: half the width of its interval before it is cut at public bounds."""
 
-    An answer of one row or of too many rows has no charts.  An estimate of too few rows gets its interval but no bar,
-    because the bar could be as tall as that of many rows.
+    half_width: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class BarScale:
+    """The scale of the bars of a column, which starts at or below zero; positions are percentages of its width."""
+
+    least: float
+    most: float
+
+    @staticmethod
+    def of_values(values: Iterable[NoisyValue]) -> BarScale:
+        """Return the scale that shows zero and all intervals."""
+        ends = [0.0, *(end for each in values for end in each.interval if math.isfinite(end))]
+        return BarScale(min(ends), max(ends))
+
+    def place(self, number: float) -> float:
+        """Return the position of a number."""
+        share = (number - self.least) / ((self.most - self.least) or 1.0)
+        return round(100 * min(max(share, 0.0), 1.0), 2)
+
+
+@dataclass(frozen=True)
+class BarCell:
+    """An estimate with its bar and whiskers; an estimate of too few rows has whiskers only.
+
+    Attributes:
+        value: the estimate with its interval.
+        informative: whether the interval is narrower than the public bounds of the value.
+        start, end: the ends of the bar.
+        low, high: the ends of the whiskers.
     """
-    if not answer.groups or not 1 < len(answer.keys) <= MAX_BARS:
-        return []
+
+    value: NoisyValue
+    informative: bool
+    start: float
+    end: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class DrawnColumn:
+    """A column of an answer, with the error of all its estimates if they have the same."""
+
+    name: str
+    common_error: CommonError | None
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """All rows of an answer, sorted for a page.
+
+    Attributes:
+        columns: the columns.
+        rows: for each group, its labels and a cell per column.
+        order: the order of the rows, in words; empty for a single row.
+    """
+
+    columns: tuple[DrawnColumn, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[BarCell, ...]], ...]
+    order: str
+
+
+def answer_table(answer: Answer, domain: Domain) -> AnswerTable:
+    """Return the rows of an answer with a bar and whiskers for each estimate."""
     informative = informative_estimates(answer, domain)
-    return [
-        _chart(answer, column, [row[column] for row in informative])
-        for column in range(len(answer.columns))[:_MAX_CHARTS]
+    by_column = [[row[place] for row in answer.values] for place in range(len(answer.columns))]
+    scales = [BarScale.of_values(values) for values in by_column]
+    rows = [
+        (key, tuple(_bar_cell(*cell) for cell in zip(values, is_informative, scales, strict=True)))
+        for key, values, is_informative in zip(answer.keys, answer.values, informative, strict=True)
     ]
+    order = ""
+    if len(rows) > 1:
+        order = "in the order of the statement" if answer.query.ordering.order else "in the order of the description"
+        if _sorts_by_estimate(answer, domain):
+            rows.sort(key=lambda row: (not row[1][0].informative, -row[1][0].value.estimate))
+            order = f"largest {answer.columns[0]} first"
+    columns = zip(answer.columns, map(_common_error, by_column), strict=True)
+    return AnswerTable(tuple(DrawnColumn(*each) for each in columns), tuple(rows), order)
 
 
-def _chart(answer: Answer, column: int, informative: list[bool]) -> dict[str, Any]:
-    """Return the chart of one column.  A group with few cells, if there is one, becomes the colors of the bars."""
-    name, color_group = answer.columns[column], _color_group(answer)
-    others = [place for place in range(len(answer.groups)) if place != color_group]
-    values = [
-        {
-            "group": ", ".join(key[place] for place in others),
-            "estimate": row[column].estimate if is_informative else None,
-            "low": row[column].low,
-            "high": row[column].high,
-        }
-        | ({} if color_group is None else {"series": key[color_group]})
-        for key, row, is_informative in zip(answer.keys, answer.values, informative, strict=True)
-    ]
-    title = ", ".join(answer.groups[place] for place in others)
-    y = {"field": "group", "type": "nominal", "sort": None, "title": title, "axis": {"labelLimit": 240}}
-    axis = {"labelSeparation": 8}  # pixels, so that long labels do not touch
-    bars: dict[str, Any] = {"x": {"field": "estimate", "type": "quantitative", "title": name, "axis": axis}}
-    encoding: dict[str, Any] = {"y": y}
-    if color_group is not None:
-        legend = {"orient": "top", "columns": 3, "labelLimit": 160}
-        series = {"field": "series", "type": "nominal", "sort": None}
-        bars["color"] = series | {"title": answer.groups[color_group], "legend": legend}
-        encoding["yOffset"] = series
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "description": f"{name} by {', '.join(answer.groups)}, with intervals; the table has the same numbers",
-        "width": "container",
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": {"step": 14 if color_group is not None else 26},
-        "data": {"values": values},
-        "encoding": encoding,
-        "layer": [
-            {"mark": "bar", "encoding": bars},
-            {
-                "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
-            },
-        ],
-    }
+def _bar_cell(value: NoisyValue, informative: bool, scale: BarScale) -> BarCell:  # noqa: FBT001
+    estimate = value.estimate if informative and math.isfinite(value.estimate) else 0.0
+    start, end = sorted((scale.place(0), scale.place(estimate)))
+    low, high = (scale.place(each) if math.isfinite(each) else scale.place(0) for each in value.interval)
+    return BarCell(value, informative, start, end, low, high)
 
 
-def _color_group(answer: Answer) -> int | None:
-    """Return the group with the fewest cells, if a legend of colors can distinguish them; else None."""
-    if len(answer.groups) == 1:
+def _common_error(values: Sequence[NoisyValue]) -> CommonError | None:
+    """Return the error of all estimates if they have the same standard error; None otherwise."""
+    errors = [each.standard_error for each in values]
+    widths = [abs(end - each.estimate) for each in values for end in each.interval]
+    if not errors or not math.isclose(min(errors), max(errors), rel_tol=1e-9) or not all(map(math.isfinite, widths)):
         return None
-    sizes = [len({key[place] for key in answer.keys}) for place in range(len(answer.groups))]
-    least = min(range(len(sizes)), key=sizes.__getitem__)
-    return least if sizes[least] <= _MAX_COLORS else None
+    return CommonError(max(widths), errors[0])
+
+
+def _sorts_by_estimate(answer: Answer, domain: Domain) -> bool:
+    """Return whether rows are sorted by their first estimate: those of one group without an order of its own."""
+    if answer.query.ordering.order or len(answer.groups) != 1:
+        return False
+    by = answer.query.by
+    return not by or by[0] not in domain.names or isinstance(domain[by[0]], Categorical)
 
 
 def informative_estimates(answer: Answer, domain: Domain) -> list[list[bool]]:
@@ -409,8 +453,19 @@ def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: 
     ]
 
 
-def share_of(loss: Loss, own: Account) -> float | None:
-    """Return the share of the budget's rest that a loss takes; None without a limit, or in another measure."""
-    if own.limit is None or own.left is None or type(loss) is not type(own.limit) or not own.left:
+def share_of(loss: Loss, account: Account) -> float | None:
+    """Return the share of the rest of a budget that a loss takes, above 1 if it is too much.
+
+    Returns:
+        None without a limit, or if the loss is not finite in the measure of the limit.
+
+    >>> share_of(Epsilon("0.5"), Account(Epsilon(3), Epsilon(1).charge))
+    0.25
+    """
+    needed = None if account.limit is None else account.limit.amount(loss.charge)
+    if needed is None or account.left is None:
         return None
-    return float(loss.value / own.left) if isinstance(loss, Epsilon | Rho) else None
+    share = float(needed / account.left) if account.left else math.inf
+    if not loss.charge.delta or account.left_delta is None:
+        return share
+    return max(share, float(loss.charge.delta / account.left_delta) if account.left_delta else math.inf)

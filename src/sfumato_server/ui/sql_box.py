@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
@@ -85,3 +86,25 @@ def refusal(error: Exception, statement: str) -> dict[str, Any]:
     content["detail"] = content["detail"].removesuffix(instead(error.statements))
     place = wrong_place(statement, error.culprit) if statement and isinstance(error.culprit, Place) else None
     return {"problem": content, "place": place, "statements": error.statements}
+
+
+def sql_literal(value: object) -> str:
+    """Return a value as a literal of SQL."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+
+
+def sql_end(text: str) -> str:
+    """Return an end as a literal of SQL: a number, a date or a text."""
+    try:
+        float(text)
+    except ValueError:
+        pass
+    else:
+        return text
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return sql_literal(text)
+    return f"DATE '{text}'"

@@ -51,6 +51,24 @@ def enter(browser, server, name, scope, context=None) -> Page:
     page = visitor(browser, server, context)
     page.goto(server.address)
     page.get_by_label("Key").fill(server.key(name, scope))
-    page.get_by_role("button", name="Enter").click()
-    expect(page.get_by_role("button", name="Leave", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Sign out", exact=True)).to_be_visible()
     return page
+
+
+def write_sql(page: Page, statement: str) -> None:
+    page.get_by_role("radio", name="SQL").check()
+    page.locator("#sql").fill(statement)
+
+
+def ask(page: Page, epsilon: str | None = None) -> None:
+    """Press Ask, and confirm the cost if the page asks for it."""
+    if epsilon is not None:
+        page.get_by_label("Epsilon", exact=True).fill(epsilon)
+    with page.expect_response(lambda reply: reply.url.endswith("/ask")):
+        page.get_by_role("button", name="Ask", exact=True).click()
+    spend = page.get_by_role("button", name="Ask and spend it")
+    expect(page.locator("#result").get_by_role("heading").first).to_be_visible()
+    if spend.count():
+        spend.click()
+        expect(spend).to_have_count(0)

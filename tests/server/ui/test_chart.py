@@ -15,12 +15,12 @@ from tests.server.serving import DOMAIN
 from sfumato.domain import parse
 from sfumato.engine.open import open_table
 from sfumato.ledger import Account
-from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.query import ask
 from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
-from sfumato_server.ui.rendering import charts, files, informative_estimates, steps
+from sfumato_server.ui.rendering import BarScale, answer_table, files, informative_estimates, share_of, steps
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (
@@ -49,23 +49,38 @@ def test_groups_without_rows_tell_their_size_and_sum_and_nothing_else(vault):
     assert told["(missing)",] == told["(other)",] == [True, True, *[False] * 7]
 
 
-def test_a_chart_has_no_bar_where_nothing_is_told_and_every_interval(vault):
+def test_a_bar_has_no_length_where_nothing_is_told_and_every_interval_has_whiskers(vault):
     answer = ask(vault, Query((Average("age"), Count()), by=("sex",)), loss=Epsilon(1))
-    means, counts = (each["data"]["values"] for each in charts(answer, DESCRIBED))
-    assert [bar["estimate"] is None for bar in means] == [False, False, True, True]
-    assert [(bar["low"], bar["high"]) for bar in means] == [row[0].interval for row in answer.values]
-    assert None not in [bar["estimate"] for bar in counts]
+    table = answer_table(answer, DESCRIBED)
+    assert [cells[0].informative for _, cells in table.rows] == [True, True, False, False]
+    assert [cells[0].start == cells[0].end for _, cells in table.rows] == [False, False, True, True]
+    means = BarScale.of_values([row[0] for row in answer.values])
+    for _, cells in table.rows:
+        assert (cells[0].low, cells[0].high) == tuple(map(means.place, cells[0].value.interval))
+        assert 0 <= cells[1].low < cells[1].high <= 100
+    assert (means.place(means.least), means.place(means.most)) == (0, 100)
 
 
-def test_the_group_with_fewest_cells_has_colours_and_a_legend(vault):
-    answer = ask(vault, Query((Count(),), by=("sex", "income")), loss=Epsilon(1))
-    (found,) = charts(answer, DESCRIBED)
-    assert found["layer"][0]["encoding"]["color"]["title"] == "income"
-    assert found["encoding"]["y"]["title"] == "sex"
-    told = {(bar["group"], bar["series"], bar["estimate"]) for bar in found["data"]["values"]}
-    assert told == {(*key, row[0].estimate) for key, row in zip(answer.keys, answer.values, strict=True)}
-    assert charts(ask(vault, Query((Count(),), by=("age", "sex")), loss=Epsilon(1)), DESCRIBED) == []  # too many bars
-    assert charts(ask(vault, Query((Count(),)), loss=Epsilon(1)), DESCRIBED) == []
+def test_equal_errors_are_stated_once_and_others_by_row(vault):
+    answer = ask(vault, Query((Average("age"), Count()), by=("sex",)), loss=Epsilon(1))
+    mean, count = (column.common_error for column in answer_table(answer, DESCRIBED).columns)
+    assert mean is None
+    assert count.standard_error == answer.values[0][1].standard_error
+    for row in answer.values:  # an interval that is cut at zero is within the same error
+        assert abs(row[1].low - row[1].estimate) <= count.half_width
+        assert abs(row[1].high - row[1].estimate) <= count.half_width
+
+
+def test_all_rows_are_shown_sorted_unless_they_have_an_order(vault):
+    by_sex = answer_table(ask(vault, Query((Count(),), by=("sex",)), loss=Epsilon(1)), DESCRIBED)
+    estimates = [cells[0].value.estimate for _, cells in by_sex.rows]
+    assert estimates == sorted(estimates, reverse=True)
+    assert by_sex.order == "largest count(*) first"
+    answer = ask(vault, Query((Count(),), by=("age", "sex")), loss=Epsilon(1))
+    by_both = answer_table(answer, DESCRIBED)
+    assert [labels for labels, _ in by_both.rows] == list(answer.keys)
+    assert by_both.order == "in the order of the description"
+    assert answer_table(ask(vault, Query((Count(),)), loss=Epsilon(1)), DESCRIBED).order == ""
 
 
 def test_an_answer_travels_in_the_page_as_files_with_its_numbers(vault):
@@ -83,3 +98,15 @@ def test_steps_show_what_other_losses_buy_and_what_they_take_of_what_is_left():
     assert [each.share for each in found] == [0.125, 0.25, 0.5, 1, 2]
     assert [each.chosen for each in found] == [False, False, True, False, False]
     assert steps(EpsilonDelta(1, "1e-9"), lambda _: [], left) == []
+
+
+def test_a_share_is_of_the_rest_in_the_measure_of_the_limit():
+    spent = Charge(Fraction(1), Fraction(1, 2), Fraction(0))
+    assert share_of(Epsilon(1), Account(Epsilon(3), spent)) == 0.5
+    assert share_of(Epsilon(1), Account(Epsilon(1), spent)) == float("inf")
+    assert share_of(Epsilon(1), Account(None, spent)) is None
+    assert share_of(Rho("0.1"), Account(Epsilon(3), spent)) is None
+    assert share_of(Rho("0.1"), Account(Rho(1), spent)) == 0.2
+    both = Account(EpsilonDelta(4, "1e-6"), Charge(None, Fraction(0), Fraction(0)))
+    assert share_of(Epsilon(1), both) == float(Fraction(1, 2) / both.limit.most)
+    assert share_of(EpsilonDelta(4, "1e-6"), both) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import time
 from contextlib import closing
@@ -37,11 +36,22 @@ def post(server):
         base_url=server.address, cookies=cookies, timeout=60, trust_env=False, follow_redirects=True
     ) as browser:
 
-        def send(path, **fields):
+        def send(path, *, confirm=True, **fields):
             reply = browser.post(path, data=fields, headers={"Accept": "text/html"})
+            if confirm and "Ask and spend it" in reply.text:
+                reply = browser.post(path, data=hidden_fields(reply.text), headers={"Accept": "text/html"})
             return reply.status_code, html.unescape(reply.text)
 
         yield send
+
+
+def hidden_fields(text):
+    """The fields of the question that a page asks to confirm."""
+    fields = {}
+    form = text[text.index('class="confirm"') :]
+    for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[: form.index("</form>")]):
+        fields.setdefault(name, []).append(html.unescape(value))
+    return fields
 
 
 def spent(server, dataset="people"):
@@ -135,7 +145,7 @@ def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
 
 
 def test_static_files_are_kept_for_good_and_sent_compressed(server):
-    address = rendering.address("vega.min.js")
+    address = rendering.address("htmx.min.js")
     with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as browser:
         packed = browser.get(address, headers={"Accept-Encoding": "gzip"})
         plain = browser.get(address, headers={"Accept-Encoding": "identity"})
@@ -144,10 +154,8 @@ def test_static_files_are_kept_for_good_and_sent_compressed(server):
         assert packed.content == plain.content
         assert packed.headers.get_list("cache-control") == ["public, max-age=31536000, immutable"]
         assert browser.head(address).status_code == 200
-        assert browser.get("/static/000000000000/vega.min.js").status_code == 404
+        assert browser.get("/static/000000000000/htmx.min.js").status_code == 404
         assert browser.get("/").headers["cache-control"] == "no-store"
-        shown = browser.get("/").text
-        assert "vega" not in shown  # until there is a chart
 
 
 @pytest.mark.parametrize("ticked", [{}, {"every": "true", "attributes": "sex"}])
@@ -195,12 +203,11 @@ def test_groups_of_too_few_rows_have_an_interval_no_bar_and_a_remark(server, pos
     fields = {"how": "builder", "aggregate": "mean", "of": "age", "by": "sex", "epsilon": "2e4"}
     status, text = post("/datasets/plain/ask", **fields)
     assert status == 200
-    bars = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])["data"]["values"]
-    drawn = {bar["group"]: bar["estimate"] is not None for bar in bars}
-    assert drawn == {"F": True, "M": True, "(missing)": True, "(other)": False}
-    assert {(bar["low"], bar["high"]) for bar in bars if bar["estimate"] is None} == {(0.0, 99.0)}
     rows = [line for line in text.splitlines() if line.startswith('<tr><th scope="row">') and "estimate" in line]
     assert [UNTOLD in row for row in rows] == [False, False, False, True]
+    assert ['class="bar"' in row for row in rows] == [True, True, True, False]
+    assert "(other)" in rows[3]
+    assert "0 to 99" in rows[3]
 
 
 def test_the_page_shows_computed_columns_with_their_intervals(post):
@@ -208,7 +215,7 @@ def test_the_page_shows_computed_columns_with_their_intervals(post):
     status, text = post("/datasets/people/ask", how="sql", sql=statement, epsilon="1")
     assert status == 200
     for name in ("more", "years"):
-        assert f'<th scope="col">{name}</th><th scope="col">interval</th>' in text
+        assert f'<th scope="col" colspan="2">{name}</th>' in text
     assert "is measured as mean(age), which has a smaller error" in text
 
 
@@ -251,7 +258,7 @@ def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_p
     _, text = post("/datasets/visits/ask", **asked, truncation=" 5 ")
     said = "the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit, of 300 (300 to 300) units."
     assert f"Note: {said}" in text
-    assert "each interval holds the exact answer of the bounded table" in text
+    assert "Each interval holds the exact answer of the bounded table" in text
     again = {"how": "builder", "aggregate": "count", "epsilon": "1e4", "truncation": "5"}
     assert "nothing: asked and answered before" in post("/datasets/visits/ask", **again)[1]
     before = spent(server, "visits")
@@ -353,6 +360,79 @@ def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
     status, text = post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..4"]')
     assert (status, "told(sex)" in text) == (200, True)
     assert post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..3"]')[0] == 422
+
+
+EXPENSIVE = {"how": "builder", "aggregate": "count", "by": ["sex", "income"], "ranged": "age", "low": "18", "high": ""}
+
+
+def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_people(tmp_path / "dear.parquet", seed=41))
+        client.register("dear", source=source, domain=DOMAIN, limit="2")
+    path, asked = "/datasets/dear/ask", {**EXPENSIVE, "epsilon": "0.5"}
+    for told in ({}, {"confirmed": "yes"}, {"confirmed": "epsilon = 0.4 of 2"}, {"confirmed": "epsilon = 0.5 of 1.9"}):
+        status, text = post(path, confirm=False, **asked, **told)
+        assert (status, "Spend 25.0 % of what is left?" in text) == (200, True)
+        assert "Nothing was spent yet" in text
+        assert spent(server, "dear") == 0
+    fields = hidden_fields(text)
+    assert fields["confirmed"] == ["epsilon = 0.5 of 2"]
+    assert (fields["by"], fields["low"], fields["high"]) == (["sex", "income"], ["18"], [""])
+    status, text = post(path, confirm=False, how="builder", aggregate="count", epsilon="0.2")  # not more than a tenth
+    assert (status, "Cost: epsilon 0.2" in text) == (200, True)
+    assert "Spend 27.8 % of what is left?" in post(path, confirm=False, **fields)[1]  # what is left has changed
+    assert spent(server, "dear") == Fraction(1, 5)
+    status, text = post(path, **asked)
+    assert (status, "Cost: epsilon 0.5" in text) == (200, True)
+    assert spent(server, "dear") == Fraction(7, 10)
+    status, text = post(path, confirm=False, **asked)  # is free
+    assert (status, "nothing: asked and answered before" in text) == (200, True)
+    status, text = post(path, confirm=False, **{**asked, "epsilon": "5"})  # cannot be paid, which the ledger says
+    assert (status, "nothing was spent" in text.lower()) == (403, True)
+    assert post("/steward/dear/reading")[0] == 200
+    assert "Spend 38.5 % of what is left?" in post(path, confirm=False, **asked)[1]  # a new version is a new charge
+    assert spent(server, "dear") == Fraction(7, 10)
+
+
+def test_a_share_is_of_the_default_cap_and_of_the_months_begun(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_people(tmp_path / "monthly.parquet", seed=43))
+        client.register("monthly", source=source, domain=DOMAIN, limit="1 a month for 12 months")
+        client.set_terms("monthly", default_cap="0.4")
+    assert (
+        "Spend 50.0 % of what is left?" in post("/datasets/monthly/ask", confirm=False, **EXPENSIVE, epsilon="0.5")[1]
+    )
+    new = server.session("new", Scope.ANALYST)
+    with httpx.Client(base_url=server.address, cookies=new, timeout=60, trust_env=False) as browser:
+        expected = browser.post("/datasets/monthly/expected", data={**EXPENSIVE, "epsilon": "0.1"}).text
+        assert "This question takes 25.0 % of what is left to you." in expected
+        assert "epsilon = 0.4 left of epsilon = 0.4" in expected
+        asked = browser.post("/datasets/monthly/ask", data={**EXPENSIVE, "epsilon": "0.1"}).text
+        assert "Spend 25.0 % of what is left?" in asked
+    assert spent(server, "monthly") == 0
+
+
+def test_the_expected_error_spends_nothing_and_is_of_datasets_that_one_may_ask(server, post, tmp_path):
+    fields = {"how": "sql", "sql": "SELECT COUNT(*) FROM people WHERE age < 50", "epsilon": "0.3"}
+    before = spent(server)
+    status, text = post("/datasets/people/expected", **fields)
+    assert (status, "<!doctype" in text, "count(*) \u00b1 10" in text) == (200, False, True)
+    _, text = post("/datasets/people/expected", **fields | {"epsilon": ""})
+    assert "No expected error" not in text
+    _, text = post("/datasets/people/expected", **fields | {"sql": "SELECT job FROM people"})
+    assert "No expected error yet" in text
+    assert spent(server) == before
+    with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as stranger:
+        assert stranger.post("/datasets/people/expected", data=fields).status_code == 401
+        foreign = {"Origin": "https://evil.example"}
+        assert stranger.post("/datasets/people/expected", data=fields, headers=foreign).status_code == 403
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_people(tmp_path / "closed.parquet", seed=44))
+        client.register("closed", source=source, domain=DOMAIN, limit="2")
+        client.set_terms("closed", granted_only=True)
+    analyst = server.session("shut", Scope.ANALYST)
+    with httpx.Client(base_url=server.address, cookies=analyst, timeout=60, trust_env=False) as browser:
+        eventually(lambda: browser.post("/datasets/closed/expected", data=fields).status_code == 403)
 
 
 def get(server, path, name="stew", scope=Scope.STEWARD, **wanted):

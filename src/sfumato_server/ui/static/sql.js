@@ -122,12 +122,15 @@ const sqlBox = (place) => {
     box.setRangeText(options[place].name, start, box.selectionStart, "end");
     close();
     clear();
+    box.form.dispatchEvent(new Event("input"));
     box.focus();
   };
   const put = (statement) => {
     box.value = statement;
+    document.querySelector("[data-sql]").checked = true;
     close();
     clear();
+    box.form.dispatchEvent(new Event("input"));
     box.focus();
     box.setSelectionRange(statement.length, statement.length);
     box.scrollIntoView({ block: "center" });
