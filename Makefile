@@ -54,7 +54,7 @@ docs: setup ## build the documentation into site/
 	mkdocs build --strict
 
 docs-outputs: setup ## run the examples of the documentation and store what they print, of PAGE=sql.md
-	REFRESH_OUTPUTS=1 pytest -q tests/test_docs.py tests/clients/test_readmes.py -k "every_command and $(or $(PAGE),md)"
+	REFRESH_OUTPUTS=1 pytest -q tests/test_docs.py tests/test_notebooks.py tests/clients/test_readmes.py -k "every_command and $(or $(PAGE),md)"
 
 frontier: setup ## draw the utility-risk frontier of the bundled census, or of TABLE= with DOMAIN=
 	mkdir -p out

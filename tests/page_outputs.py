@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from sfumato.notebook_html import HtmlPage
+
 EXAMPLE = re.compile(
     r"^```(?P<language>console|python|yaml)\n(?P<block>.*?)^```\n"
     r"(?:\n```output(?P<fence>[^\n]*)\n(?P<output>.*?)^```\n)?"
@@ -50,6 +52,7 @@ NOISY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ± ([\d,]+(?:\.\d+)?)")
 DEVIATIONS = 3.1  # half widths of 95 %: six standard deviations of Gaussian noise, and the rounding of what is shown
 SHOWN = 3  # groups in a cell of a table
 FEWEST = 2  # marks of a picture
+WIDTH = 640  # pixels of a drawing that is as wide as its page
 Run = Callable[[str], tuple[int, str, str]]
 
 
@@ -70,17 +73,25 @@ def drift(old: str, new: str, noise: str = "", rows: int = 0) -> str:
 
 def chart_of(block: str, name: str) -> str:
     """Run an example in Python, and return the drawing that its last line evaluates to; nothing if it does not."""
+    return drawing_of(value_of(block, name, {"__name__": "example"}))
+
+
+def value_of(block: str, name: str, namespace: dict[str, Any]) -> object:
+    """Run a program, and return the value of its last line; None if that is no expression."""
     tree = ast.parse(block)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    namespace = {"__name__": "example"}
     with patch("webbrowser.open"):
         exec(compile(tree, name, "exec"), namespace)  # noqa: S102  (our own pages)
-        value = eval(compile(ast.Expression(last.value), name, "eval"), namespace) if last else None  # noqa: S307
+        return eval(compile(ast.Expression(last.value), name, "eval"), namespace) if last else None  # noqa: S307
+
+
+def drawing_of(value: object) -> str:
+    """Return the first drawing of a page or chart as SVG; nothing for other values."""
     if type(value).__module__.startswith("altair."):
         import vl_convert
 
-        return str(vl_convert.vegalite_to_svg(value.to_dict()))
-    drawing = DRAWING.search(getattr(value, "html", ""))
+        return str(vl_convert.vegalite_to_svg(value.to_dict()))  # type: ignore[attr-defined]
+    drawing = DRAWING.search(value.html) if isinstance(value, HtmlPage) else None
     return drawing[0] if drawing else ""
 
 
@@ -110,6 +121,8 @@ def standalone(drawing: str) -> str:
     head, _, body = drawing.partition(">")
     if "xmlns=" not in head:
         head += ' xmlns="http://www.w3.org/2000/svg"'
+    if " width=" not in head:
+        head += f' width="{WIDTH}"'
     return f'{head}><rect width="100%" height="100%" fill="#fff"/>{body.strip()}\n'
 
 
