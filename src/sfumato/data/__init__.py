@@ -1,4 +1,4 @@
-"""Bundled tables and loaders of public ones."""
+"""Bundled tables and loaders of public tables."""
 
 from sfumato.data.bundled import (
     census,

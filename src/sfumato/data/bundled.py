@@ -1,4 +1,4 @@
-"""Small public tables that travel with the package, and their domains."""
+"""Small public tables that are part of the package, and their domains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def domain(name: str) -> Domain:
     """Return the accepted description of a bundled or fetched table.
 
     Raises:
-        InputError: no table of that name.
+        InputError: no table has that name.
 
     >>> domain("child_mental_health").shape
     (14, 4)
@@ -41,7 +41,7 @@ def domain_text(name: str) -> str:
     """Return the YAML document of a bundled domain.
 
     Raises:
-        InputError: no table of that name.
+        InputError: no table has that name.
     """
     if name not in _DOMAINS:
         raise InputError(f"no bundled table {name!r}; there are {', '.join(_DOMAINS)}", culprit=name)
@@ -49,7 +49,7 @@ def domain_text(name: str) -> str:
 
 
 def census() -> pa.Table:
-    """Return a synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` says what it promises.
+    """Return a synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` has its guarantee.
 
     >>> census().num_rows > 30_000
     True
@@ -71,9 +71,9 @@ def census_release() -> dict[str, Any]:
 
 
 def hospital() -> dict[str, pa.Table]:
-    """Patients and their visits of a hospital that never was, a release made by ``synthesize.synthesize_linked``.
+    """Return patients and visits of an imaginary hospital, a release made by ``synthesize.synthesize_linked``.
 
-    :func:`hospital_release` says what it promises, and :func:`hospital_schema` describes the tables.
+    :func:`hospital_release` has its guarantee, and :func:`hospital_schema` describes the tables.
 
     >>> {name: table.num_rows > 5000 for name, table in hospital().items()}
     {'patients': True, 'visits': True}
@@ -103,7 +103,7 @@ def hospital_release() -> dict[str, Any]:
 
 
 def child_mental_health_counts() -> NDArray[np.int64]:
-    """People by age (0..13) and satisfaction (0..3), as published: shape ``(14, 4)``.
+    """Return published numbers of people by age (0..13) and satisfaction (0..3): shape ``(14, 4)``.
 
     >>> int(child_mental_health_counts().sum())
     1013184
@@ -115,7 +115,7 @@ def child_mental_health_counts() -> NDArray[np.int64]:
 
 
 def child_mental_health() -> pa.Table:
-    """One row a person, 1 013 184 of them: ``age`` and ``satisfaction``."""
+    """Return a table of ``age`` and ``satisfaction`` with one row per person, 1 013 184 of them."""
     counts = child_mental_health_counts()
     age, satisfaction = np.unravel_index(np.repeat(np.arange(counts.size), counts.ravel()), counts.shape)
     return pa.table({"age": pa.array(age, pa.int64()), "satisfaction": pa.array(satisfaction, pa.int64())})
@@ -131,23 +131,23 @@ def child_mental_health_queries() -> tuple[tuple[int, int], ...]:
 
 
 def medical() -> pa.Table:
-    """One row a patient with their age band: 405, 436, 421, 457 and 463 of them."""
+    """Return a table with one row per patient and their age band: 405, 436, 421, 457 and 463 patients."""
     return _medical(0)
 
 
 def medical_neighbour() -> pa.Table:
-    """Return the same without one patient of the second band."""
+    """Return :func:`medical` without one patient of the second band."""
     return _medical(1)
 
 
 def zoo() -> pa.Table:
-    """Animals and the carrots they eat a day; 90 of them eat at least 55, Dugong among them."""
+    """Return animals and the carrots that they eat per day; 90 of them eat at least 55, including Dugong."""
     rows = _rows("zoo.csv")
     return pa.table({"animal": [row["animal"] for row in rows], "carrots": [int(row["carrots"]) for row in rows]})
 
 
 def zoo_neighbour() -> pa.Table:
-    """Return the same without Dugong."""
+    """Return :func:`zoo` without Dugong."""
     table = zoo()
     return table.filter(pa.array([name != "Dugong" for name in table["animal"].to_pylist()]))
 

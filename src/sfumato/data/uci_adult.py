@@ -39,8 +39,8 @@ def adult(path: str | Path | None = None) -> pa.Table:
     """Return the 32 561 training rows: from a local CSV with a header, or fetched, checked and cached.
 
     Raises:
-        TableError: the file cannot be read or lacks columns; or the source is out of reach, or serves
-            something else than it did.
+        TableError: the file cannot be read or lacks columns; or the source cannot be reached, or its content has
+            changed.
     """
     return read(path) if path is not None else parse(cached(URL, SHA256))
 
@@ -61,14 +61,14 @@ def read(path: str | Path) -> pa.Table:
 
 
 def parse(content: bytes) -> pa.Table:
-    """Return the rows of the original file: no header, a blank after each comma."""
+    """Return the rows of the original file, which has no header and a blank after each comma."""
     text = "\n".join(line.replace(", ", ",") for line in content.decode("utf-8").splitlines() if line.strip())
     options = arrow_csv.ReadOptions(column_names=list(COLUMNS))
     return arrow_csv.read_csv(pa.BufferReader(text.encode()), read_options=options)
 
 
 def cached(url: str, sha256: str) -> bytes:
-    """Return the file behind ``url``, from the user's cache where it is there and whole."""
+    """Return the file behind ``url``, from the user's cache if a valid copy is there."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sfumato" / f"{sha256}.data"
     if cache.is_file() and _digest(content := cache.read_bytes()) == sha256:
         return content
@@ -88,7 +88,7 @@ def fetch(url: str) -> bytes:
     """Return the bytes at the address.
 
     Raises:
-        TableError: it is out of reach.
+        TableError: the address cannot be reached.
     """
     try:
         with urllib.request.urlopen(url, timeout=_SECONDS) as response:  # noqa: S310  (a constant https address)

@@ -1,8 +1,8 @@
-"""Drafts of domains from tables, and the values of a table that it declares.
+"""Drafts of domains from tables, and counts of the declared values in a table.
 
 A draft states exact facts about people (extremes, categories), so it is marked as a draft, and releases refuse it.  A
 column of numbers with a few codes among them ("N") is drafted as numbers.  The codes, and numbers out of range, are in
-one cell of unknown values.  Columns that a list of values or a range cannot describe are left out, and named.
+one cell of undeclared values.  A column that neither a list of values nor a range can describe is omitted and named.
 
 Cells of numbers are narrower if there are more rows.  A number that many rows share (no gain, no income) has a cell of
 its own, because rows are drawn evenly from a cell, and a wide cell would invent other numbers.  Such a real number is a
@@ -44,21 +44,21 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
 from sfumato.errors import TableError
 
-MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
+MOST_VALUES = 200  # values of a categorical attribute, or of an integer one without bins
 BINS = 32
-_LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
+_LARGEST = 1e307  # edges around larger numbers would overflow
 
 Tiles = tuple[int | float, ...]
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A domain marked as a draft, the columns that it leaves out with reasons, and hints about columns to check.
+    """A domain marked as a draft, the omitted columns with reasons, and hints about columns to check.
 
     ``dates`` are columns of dates, in the form of a domain document, without their first and last day.  These days are
-    facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` are the columns
-    of both.  ``texts`` are codes for missing values in some column.  ``findings`` are about the columns that look
-    sensitive, and the facts of the table that the draft states.
+    facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` has the columns
+    of both.  ``texts`` are codes for missing values in some column.  ``findings`` are about columns that look
+    sensitive, and about the facts of the table in the draft.
     """
 
     domain: Domain
@@ -70,7 +70,7 @@ class Draft:
     findings: tuple[DescriptionFinding, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
-        """Return what the owner should look at, in sentences: findings by kind, other columns, and hints."""
+        """Return sentences for the owner: findings by kind, other columns, and hints."""
         named = {column for finding in self.findings if finding.left_out for column in finding.columns}
         left_out = [f"Left out {name}: {why}." for name, why in self.left_out.items() if name not in named]
         hints = [f"Look at {name}: {hint}." for name, hint in self.hints.items()]
@@ -78,7 +78,7 @@ class Draft:
         return (*codes, *(f"{finding}." for finding in self.findings), *left_out, *hints)
 
     def document(self) -> dict[str, Any]:
-        """Return the document to edit, which is that of the domain with the dates in their places."""
+        """Return the document to edit: the domain's document with the dates in their places."""
         document = self.domain.describe()
         shared = document.get("missing", [])
         bodies = document["attributes"] | {
@@ -91,12 +91,12 @@ class Draft:
 def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
     """Draft the domain of a table from its content.
 
-    The unit is all rows of one value of the column that seems to name people, if several rows have one value.  Its
+    If several rows share a value of a column that seems to name people, the unit is all rows of one such value.  Its
     bound keeps all rows of 99 % of the people.  Otherwise the unit is one row.
 
     Args:
         table: the table to describe.
-        csv: the form of its file, which the domain will state.
+        csv: the form of its file, which becomes part of the domain.
 
     Raises:
         TableError: no column can be described.
@@ -105,7 +105,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
 
 
 def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) -> Draft:
-    """Draft the domain of a table from the profiles of its columns, as :func:`draft_domain` does.
+    """Draft the domain of a table from the profiles of its columns; see :func:`draft_domain`.
 
     Raises:
         TableError: no column can be described.
@@ -165,7 +165,7 @@ def _hint(attribute: Attribute, profile: Profile) -> str | None:
 
 
 def _crowd_hint(profile: Profile) -> str | None:
-    """Return the hint about a column that is named like an identifier and has many rows with one value."""
+    """Return the hint about a column that is named like an identifier and has many rows per value."""
     if not crowded(profile):
         return None
     return (
@@ -197,7 +197,7 @@ def _attribute(profile: Profile) -> Attribute | str:
         case ColumnKind.REAL, _, _:
             return "no finite number"
         case ((ColumnKind.TEXT | ColumnKind.BOOLEAN), _, _) if profile.values is not None:
-            listed = [value for value in profile.values if value not in EXTRA]  # labels of cells that any column has
+            listed = [value for value in profile.values if value not in EXTRA]  # without labels of all columns
             values, spellings = one_spelling(listed)
             if not values:
                 return "no values but labels of missing and other ones"
@@ -280,22 +280,22 @@ def _round_within(width: float) -> float:
 
 
 def rounded_up(width: float) -> float:
-    """Return the least 1, 2 or 5 times a power of ten that is not below ``width``."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is not below ``width``."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))
 
 
 _ALL = 1 << 40  # more rows than any unit has
-_FIRST_COLUMNS, _MOST_COLUMNS = 10, 100  # that are encoded together
-_MOST_CODES = 100_000_000  # of these columns together
+_FIRST_COLUMNS, _MOST_COLUMNS = 10, 100  # columns to encode together
+_MOST_CODES = 100_000_000  # codes of these columns together
 
 
 @dataclass(frozen=True)
 class AttributeFit:
-    """The numbers of rows whose value of ``attribute`` is declared, missing, or unknown.
+    """The numbers of rows whose value of ``attribute`` is declared, missing, or undeclared.
 
-    ``clamped`` counts unknown values that are moved to a bound.  ``dropped`` counts rows that are left out because
-    their value is missing or unknown.
+    ``clamped`` counts undeclared values that are moved to a bound.  ``dropped`` counts rows that are dropped because
+    their value is missing or undeclared.
     """
 
     attribute: str
@@ -308,10 +308,10 @@ class AttributeFit:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """The rows of a table beyond the bound on rows of a unit.
+    """The rows of a table beyond the bound on rows per unit.
 
-    ``dropped`` of its ``rows`` are left out, and they belong to ``units`` units.  ``without_id`` further rows have no
-    unit, and are always left out.
+    Of its ``rows``, ``dropped`` rows of ``units`` units are dropped.  ``without_id`` further rows have no unit, and are
+    always dropped.
     """
 
     rows: int
@@ -321,12 +321,12 @@ class DroppedRows:
 
 
 def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
-    """Count the rows that the bound of the domain's unit leaves out, exactly; None if every row is a unit.
+    """Count the rows that the bound of the domain's unit drops, exactly; None if every row is a unit.
 
     Rows that the domain drops for their values are not counted.
 
     Raises:
-        TableError: the table has no such columns.
+        TableError: the table lacks a column.
     """
     if domain.unit.column is None:
         return None
@@ -342,17 +342,17 @@ def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
 def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...]:
     """Count the values of every attribute, over all rows, before the domain drops or clamps any.
 
-    Attributes are encoded some at a time, so that the codes of a long or wide table need not fit into memory at once.
+    Attributes are encoded a few at a time, so that the codes of a long or wide table need not fit into memory together.
 
     Raises:
-        TableError: the table has no such columns.
+        TableError: the table lacks a column.
     """
     attributes = list(_loose(domain))
     sealed: list[Exact[Counts]] = []
     width = _FIRST_COLUMNS
     while attributes:
         some, attributes = Domain(tuple(attributes[:width])), attributes[width:]
-        encoded = table.encode(some)  # also the rows that the bound of the unit leaves out
+        encoded = table.encode(some)  # includes the rows that the unit's bound drops
         sealed += encoded.marginals([(name,) for name in some.names])
         rows = max(1, int(reveal(sealed[-1]).sum()))
         width = min(_MOST_COLUMNS, max(_FIRST_COLUMNS, _MOST_CODES // rows))
@@ -381,7 +381,7 @@ def _clamped(table: ProtectedTable, attribute: Attribute) -> int:
 
 
 def _loose(domain: Domain) -> Domain:
-    """Return the domain with cells for missing and unknown values, so that it drops no row for its values."""
+    """Return the domain with cells for missing and undeclared values, so that it drops no row for its values."""
     attributes = tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain)
     return Domain(attributes, unit=domain.unit.bounded(rows=domain.unit.rows, per=()))
 
@@ -391,7 +391,7 @@ def _loose(domain: Domain) -> Domain:
 
 @dataclass(frozen=True)
 class DomainChanges:
-    """The differences between two versions of a domain, and what they mean for releases under the old one.
+    """The differences between two versions of a domain, and their effect on releases under the old one.
 
     Attributes:
         changes: sentences, one for each attribute that differs, the unit and the hierarchies.

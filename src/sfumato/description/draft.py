@@ -1,7 +1,7 @@
-"""The draft of a table's description, which its owner looks at, changes column by column, and accepts.
+"""The draft of a table's description, which its owner checks, changes column by column, and accepts.
 
-The command, the web form and Python make the same draft: the document of a domain with the findings about it.
-Only the owner of a table sees it, because it states exact facts of the table.
+The command, the web form and Python make the same draft: the document of a domain with the findings about it. Only the
+owner of a table sees it, because it states exact facts of the table.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from sfumato.strict_documents import write_yaml
 from sfumato.vault.release import save_text
 
 _WIDEST = 60  # characters of a text in a terminal
-_MOST_BINS = 100_000  # of a column
-_LARGEST = 1e300  # of a bound or an edge
-_FIRST_VALUES = 4  # of a list, which a line shows
+_MOST_BINS = 100_000  # bins of a column
+_LARGEST = 1e300  # size of a bound or an edge
+_FIRST_VALUES = 4  # values of a list in a line
 HEAD = ("column", "type", "cells", "noticed")
 
 Line: TypeAlias = tuple[str, str, str, str]
 
 
 class DraftOfColumns(Protocol):
-    """A draft of one table, alone or among several: its document, its columns and what is left out."""
+    """A draft of one table, alone or among several: its document, its columns and the omitted columns."""
 
     left_out: dict[str, str]
     hints: dict[str, str]
@@ -68,11 +68,11 @@ class DraftOfColumns(Protocol):
 
 
 def describe(source: object, *, csv: Mapping[str, Any] | None = None) -> TableDraft:
-    """Draft the description of a table, for its owner to look at, change and accept.
+    """Draft the description of a table, for its owner to check, change and accept.
 
     Args:
-        source: the path of a CSV or Parquet file, a frame, a URL, or an open table, like for ``sfumato.open_table``.
-        csv: fields of ``CsvFormat``, which say how a CSV file is written.  All other fields are detected.
+        source: the path of a CSV or Parquet file, a frame, a URL, or an open table; see ``sfumato.open_table``.
+        csv: fields of ``CsvFormat`` for the form of a CSV file.  All other fields are detected.
 
     Raises:
         InputError, EngineError: the table cannot be opened.
@@ -86,7 +86,7 @@ def describe(source: object, *, csv: Mapping[str, Any] | None = None) -> TableDr
 
 
 class Findings(tuple[DescriptionFinding, ...]):
-    """Findings by kind, the most harmful first, which a notebook shows as a table."""
+    """Findings by kind, the most harmful first; a notebook shows them as a table."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class TableDraft:
     ``draft["age"]`` is a column, which has methods to change it.
 
     Attributes:
-        document: the document of the domain, as ``save`` writes it.
+        document: the document of the domain, in the form that ``save`` writes.
         left_out: the columns that are not described, with the reasons.
         hints: a note about each column that needs one.
         csv_notes: notes about the form of the file, if it is unusual.
@@ -134,13 +134,13 @@ class TableDraft:
         """The description as a domain, which is still a draft.
 
         Raises:
-            DomainError: a column of dates has no first and last day yet, or a change makes no sense.
+            DomainError: a column of dates lacks its first or last day, or a change is invalid.
         """
         return parse(self.document)
 
     @property
     def findings(self) -> Findings:
-        """The findings by kind, the most harmful first; those about columns that are left out follow."""
+        """The findings by kind, the most harmful first; findings about omitted columns follow."""
         text = self.text()
         if text == self._drafted_text:
             return Findings(self._drafted.findings)
@@ -166,7 +166,7 @@ class TableDraft:
         return ColumnDraft(self, name)
 
     def unit(self, column: str | None, *, rows: int | None = None) -> TableDraft:
-        """State whom releases protect.
+        """Declare whom releases protect.
 
         Args:
             column: the column with the id of a person; None: each row is a person.
@@ -193,7 +193,7 @@ class TableDraft:
         """Accept the description, and return it as a domain for releases.
 
         Args:
-            by: the name of the person who accepts it, which the domain and the journal keep.
+            by: the name of the person who accepts it, for the domain and the journal.
             confirm: the kinds in ``risks`` that the person confirms.
 
         Raises:
@@ -221,7 +221,7 @@ class TableDraft:
         return self._drafted.notes()
 
     def rows(self) -> list[Line]:
-        """Return a line for each column of the table: name, type, cells, and findings or why it is left out."""
+        """Return a line for each column of the table: name, type, cells, and findings or why it is omitted."""
         return draft_lines(self, noticed_by_column(self.findings))
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ class TableDraft:
         return [*notes, *codes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Draft a column again without values that stand for a missing one; None if its owner changed it."""
+        """Redraft a column without its codes for missing values; None if its owner changed it."""
         drafted = self._redrafts.redraft(name, self.document["attributes"].get(name), codes)
         if drafted is None:
             return None
@@ -275,17 +275,17 @@ class TableDraft:
 
 @dataclass(frozen=True)
 class ColumnDraft:
-    """One column of a draft.  Each method changes the draft and returns the column, so that calls can be chained."""
+    """A column of a draft.  Each method changes the draft and returns the column, so that calls can be chained."""
 
     draft: DraftOfColumns
     name: str
 
     @property
     def body(self) -> dict[str, Any]:
-        """The column as the document describes it.
+        """The column in the form of the document.
 
         Raises:
-            InputError: the column is left out.
+            InputError: the column is omitted.
         """
         bodies: dict[str, dict[str, Any]] = self.draft.document["attributes"]
         if self.name not in bodies:
@@ -297,7 +297,7 @@ class ColumnDraft:
         return bodies[self.name]
 
     def missing(self, *codes: str | float) -> ColumnDraft:
-        """Declare values that stand for a missing one.
+        """Declare values that mean a missing value.
 
         Type and bins are drafted again without them, so text may become numbers.  A column that was changed by hand
         keeps its type and bins.
@@ -316,7 +316,8 @@ class ColumnDraft:
         return self._with({"missing": listed, "nullable": True, **({"values": values} if values else {})})
 
     def bounds(self, low: float, high: float) -> ColumnDraft:
-        """State the least and the largest possible number, as everybody knows them, and make bins of even, round width.
+        """Declare the smallest and the largest possible number from public knowledge, and make bins of even, round
+        width.
 
         Raises:
             InputError: the column has no numbers.
@@ -331,7 +332,7 @@ class ColumnDraft:
         return self._binned(low, high, None if high - low < MOST_VALUES else _round_edges(low, high))
 
     def bins(self, edges: int | Sequence[float]) -> ColumnDraft:
-        """State bins by their number, if all have the same width, or by their edges in order, with both bounds.
+        """Declare bins by their number, if all have the same width, or by their edges in order, with both bounds.
 
         Raises:
             InputError: the column has no numbers.
@@ -354,18 +355,18 @@ class ColumnDraft:
         return self._binned(listed[0], listed[-1], listed[:-1] if kind == "integer" else listed)
 
     def values(self, values: Sequence[str | bool]) -> ColumnDraft:
-        """List all values that are possible, such as those of a code book; other values are unknown."""
+        """List all possible values, such as a code book lists; other values are undeclared."""
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise InputError(f"list the values of {self.name!r}, such as [{str(values)!r}]", culprit=values)
         return self._with({"type": "categorical", "values": list(values), "unknown": "category"}, anew=True)
 
     def days(self, first: object, last: object) -> ColumnDraft:
-        """State the first and the last day that everybody knows the table to be about."""
+        """Declare the first and the last possible day from public knowledge."""
         self.draft.hints.pop(self.name, None)
         return self._with({"first": str(first)[:10], "last": str(last)[:10]})
 
     def drop(self) -> ColumnDraft:
-        """Leave the column out."""
+        """Omit the column from the description."""
         others = {name: body for name, body in self.draft.document["attributes"].items() if name != self.name}
         self.draft.change({"attributes": others})
         self.draft.left_out[self.name] = "dropped by its owner"
@@ -429,7 +430,7 @@ def _round_edges(low: float, high: float) -> list[float]:
 
 
 def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[str]]:
-    """Return the kinds and details of the findings about each column that is described."""
+    """Return the kinds and details of the findings about each described column."""
     noticed: dict[str, list[str]] = {}
     for finding in findings:
         for name, why in finding.columns.items():
@@ -439,7 +440,7 @@ def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[
 
 
 def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> list[Line]:
-    """Return a line for each column of a draft: the described columns, then those that are left out."""
+    """Return a line for each column of a draft: the described columns, then the omitted columns."""
     bodies = draft.document["attributes"]
     lines = []
     for name, body in bodies.items():
@@ -449,7 +450,7 @@ def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> 
 
 
 def codes_in_words(body: Mapping[str, Any]) -> str:
-    """Return the codes for missing values that a column or a table declares itself."""
+    """Return the codes for missing values that a column or a table itself declares, as text."""
     codes = ", ".join(map(repr, body.get("missing", ())))
     return f"missing: {codes}" if codes else ""
 

@@ -1,6 +1,7 @@
 """Findings about a description, by kind: the columns that its owner should check, and the remedy.
 
-A kind that states facts of the table in the description has to be confirmed by name before the description is accepted.
+Some kinds report facts of the table in the description.  The owner has to confirm each of them by name before the
+description is accepted.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from sfumato.engine.port import Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import DomainError, InputError
 
-RARE = 20  # rows; a value that so many rows have is no fact about one person
-_MOST_VALUES = 200  # of a column whose values are counted
-_SCALE = 10  # the last value of a scale, as of answers from 1 to 5
-_MANY_NUMBERS = 30  # distinct numbers of a measurement, which a code book seldom lists
-_TWO = 2  # values of yes and no
+RARE = 20  # a value that this many rows have is no fact about one person
+_MOST_VALUES = 200  # values of a column, to count their rows
+_SCALE = 10  # the last value of a scale, such as answers from 1 to 5
+_MANY_NUMBERS = 30  # distinct numbers of a measurement; a code book seldom lists as many
+_TWO = 2  # yes and no are two values
 _OF_PEOPLE = 2  # the result of named_like_people for names of ids of people
-_MOST_POINTS = 4  # that a finding names
-_MOST_NAMED = 12  # columns that a finding names
+_MOST_POINTS = 4  # points in the text of a finding
+_MOST_NAMED = 12  # columns in the text of a finding
 
 
 _WORDS = {
@@ -70,7 +71,7 @@ class DescriptionFinding:
     Attributes:
         kind: the kind.
         columns: the columns, each with a detail, which may be empty.
-        left_out: whether the description leaves the columns out, so that nothing is to be confirmed.
+        left_out: true if the description omits the columns, so that no confirmation is needed.
     """
 
     kind: FindingKind
@@ -79,7 +80,7 @@ class DescriptionFinding:
 
     @property
     def action(self) -> str:
-        """The sentence that says what to do."""
+        """The sentence that tells the owner how to act."""
         if self.left_out:
             return "Left out; declare a column by hand if its values are public"
         action = _ACTIONS[self.kind]
@@ -99,7 +100,7 @@ def grouped(findings: Iterable[Fact], *, left_out: bool = False) -> tuple[Descri
 
     Args:
         findings: kind, column and detail of each.
-        left_out: whether the description leaves the columns out.
+        left_out: true if the description omits the columns.
     """
     columns: dict[FindingKind, dict[str, str]] = {}
     for kind, column, detail in findings:
@@ -113,7 +114,7 @@ def to_confirm(findings: Iterable[DescriptionFinding]) -> tuple[FindingKind, ...
 
 
 def confirm_option(findings: Iterable[DescriptionFinding]) -> str:
-    """Return the option of a command that confirms findings; empty if nothing is to be confirmed."""
+    """Return the option of a command that confirms findings; empty if none needs it."""
     kinds = to_confirm(findings)
     return f" --confirm {','.join(kinds)}" if kinds else ""
 
@@ -169,7 +170,7 @@ def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable
 
 
 def confirm_text(kinds: Sequence[str]) -> str:
-    """Return the option of a command that confirms kinds, as the message of a refusal has it."""
+    """Return the option of a command that confirms kinds, for the message of a refusal."""
     return f" --confirm {','.join(kinds)}"
 
 
@@ -231,7 +232,7 @@ def unchanged_facts(domain: Domain, drafted: Drafted) -> Iterable[Fact]:
 
 
 def drafted_facts(domain: Domain, profiles: Sequence[Profile], people: People | None) -> tuple[DescriptionFinding, ...]:
-    """Return the facts of a table that its draft states and that may be facts about single persons.
+    """Return the facts of a table in its draft that may be facts about single persons.
 
     Bounds that many rows have, minimums of 0 or 1, yes and no, and scales such as 1 to 5 are not reported.
 
@@ -279,13 +280,13 @@ def domain_findings(domain: Domain, table: ProtectedTable | None) -> tuple[Descr
         elif domain.drafted is None:
             stated = _stated(attribute, profile) if domain.draft else _declared_by_hand(attribute, profile)
             facts += [fact for fact in stated if fact[0] in (FindingKind.VALUES, FindingKind.BOUNDS)]
-        elif attribute.name in domain.drafted.findings.get(FindingKind.VALUES, {}):  # also if only codes were taken out
+        elif attribute.name in domain.drafted.findings.get(FindingKind.VALUES, {}):  # also if only codes were removed
             facts += [fact for fact in _stated(attribute, profile) if fact[0] is FindingKind.VALUES]
     return grouped(facts)
 
 
 def _facts_of_document(domain: Domain) -> Iterator[Fact]:
-    """Yield what the document alone shows: facts of its draft that still stand, and an attribute that is the unit."""
+    """Yield the findings from the document alone: unchanged facts of its draft, and an attribute that is the unit."""
     if domain.drafted is not None:
         yield from unchanged_facts(domain, domain.drafted)
     if domain.unit.column is not None and domain.unit.column in domain.names:
@@ -330,7 +331,7 @@ def _stated(attribute: Attribute, profile: Profile) -> Iterator[Fact]:
 def _rows_by_value(attribute: Categorical, profile: Profile) -> dict[str, int]:
     """Return the number of rows with each value of a table, or 0 if it is unknown.
 
-    Spellings count for their value.  Codes for missing values do not count, nor do labels that any attribute has.
+    Spellings count for their value.  Codes for missing values and labels common to all attributes do not count.
     """
     spellings, uncounted = dict(attribute.spellings), {*EXTRA, *map(str, attribute.missing)}
     values = profile.values or ()

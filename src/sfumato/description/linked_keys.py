@@ -1,7 +1,7 @@
 """References between tables: columns whose values are keys of another table, by their names and by their values.
 
-Equal numbers prove little where keys count from 1, because ages and row numbers are such numbers too.  So a reference
-needs a name that says so, or values that hardly anything else has.  In both cases its values must be among the keys.
+Equal numbers prove little if keys count from 1, because ages and row numbers are such numbers too.  So a reference
+needs a matching name, or values that hardly any other column has.  In both cases its values must be among the keys.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PREFIXES = frozenset(("dim", "fact", "fct", "tbl", "table", "t", "stg", "raw"))
 _WAREHOUSE_KEY = re.compile("_(sk|fk|pk)$", re.IGNORECASE)
 _NO_KEYS = frozenset(("paid", "valid", "covid", "grid", "acid", "said", "solid", "fluid", "hybrid", "rapid", "void"))
 _LEAST_DISTINCT = 3
-_LEAST_LETTERS = 3  # of texts that are keys although their name does not say so
-_FROM_ONE = 100  # keys that begin below it may count from 0 or 1
-_SPARSE = 3  # times as many numbers in the range as there are keys
-_COVERED = 0.3  # least share of the keys in a column whose name says key, and no table
+_LEAST_LETTERS = 3  # letters of texts that are keys without a matching name
+_FROM_ONE = 100  # keys that start below it may count from 0 or 1
+_SPARSE = 3  # numbers in the range per key
+_COVERED = 0.3  # smallest share of the keys in a column with the name of a key but of no table
 
 
 class NameMatch(IntEnum):
-    """The degree to which the name of a column says that it has keys of a table."""
+    """The strength of the evidence in a column's name that it has keys of a table."""
 
     NONE = 0
     KEY = 1
@@ -56,7 +56,7 @@ def stem(name: str) -> str:
 
 
 def singular(table: str) -> str:
-    """Return the name of a table as its keys have it: ``visit`` for ``visits``, ``customer`` for ``dim_customers``."""
+    """Return a table's name as its keys use it: ``visit`` for ``visits``, ``customer`` for ``dim_customers``."""
     return _one(_parts(table)[-1])
 
 
@@ -68,13 +68,13 @@ def _one(name: str) -> str:
 
 
 def own_key(column: str, table: str) -> bool:
-    """Return whether a column has the name that the key of its table would have."""
+    """Return whether a column has the usual name for the key of its table."""
     names = {f"{_one(each)}{word}" for each in _parts(table) for word in KEY_WORDS}
     return stem(column) in names or column.lower() == "id"
 
 
 def sounds_like_key(column: str, table: str) -> bool:
-    """Return whether the name of a column is one that keys have."""
+    """Return whether the name of a column is typical of keys."""
     words = [word for word in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column) if word]
     if not words:
         return False
@@ -89,7 +89,7 @@ def sounds_like_key(column: str, table: str) -> bool:
 
 
 def name_match(column: str, table: str, key: str) -> NameMatch:
-    """Return the degree to which the name of a column says that it has keys of a table.
+    """Return the strength of the evidence in a column's name that it has keys of a table.
 
     >>> [name_match(each, "patients", "patient_id").name for each in ("patient_id", "patient", "pid", "room_id", "age")]
     ['EXACT', 'TABLE', 'SHORT', 'KEY', 'NONE']
@@ -107,7 +107,7 @@ def name_match(column: str, table: str, key: str) -> NameMatch:
 
 
 def _parts(table: str) -> list[str]:
-    """Return the name of a table, and without the prefix of a warehouse."""
+    """Return the name of a table, with and without the prefix of a warehouse."""
     words = [stem(word) for word in re.split(r"[\W_]+", table) if word]
     names = [word for word in words if word not in _PREFIXES]
     return list(dict.fromkeys([stem(table), "".join(names)])) if names else [stem(table)]
@@ -144,7 +144,7 @@ def _short(base: str, table: str) -> bool:
 
 @dataclass(frozen=True)
 class Reference:
-    """A column with keys of another table, and the share of its values that are among them."""
+    """A column with keys of another table, and the share of its values among these keys."""
 
     column: str
     to: str
@@ -183,7 +183,7 @@ class ReferenceSearch:
 
 
 def may_be_key(profile: Profile) -> bool:
-    """Return whether every row has another value in a column, which may be a key."""
+    """Return whether every row has a different value in a column, so that it may be a key."""
     return (
         profile.column.kind in (ColumnKind.TEXT, ColumnKind.INTEGER)
         and profile.dates is None
@@ -193,7 +193,7 @@ def may_be_key(profile: Profile) -> bool:
 
 
 def _allows(match: NameMatch, column: Profile, key: Profile) -> bool:
-    """Return whether the values of a column may be keys, given what its name says."""
+    """Return whether the values of a column may be keys, given the evidence of its name."""
     if match >= NameMatch.SHORT:
         return True
     if min(column.distinct, key.distinct) < _LEAST_DISTINCT or column.distinct > key.distinct:

@@ -22,8 +22,8 @@ class Redrafts:
 
     Attributes:
         table: the open table.
-        bodies: the attributes as they were drafted.
-        csv: how the file of the table is written.
+        bodies: the attributes of the first draft.
+        csv: the form of the table's file.
     """
 
     table: ProtectedTable
@@ -39,8 +39,8 @@ class Redrafts:
             codes: the codes for missing values.
 
         Returns:
-            The draft of a table with this column alone.  None if the owner changed the column, or if it cannot be
-            described, or is left out.
+            The draft of a table with this column alone.  None if the owner changed the column, or if it is omitted or
+            cannot be described.
         """
         if body != self.bodies.get(name):
             return None
@@ -89,8 +89,8 @@ class EditedTable:
     """A table of a stored draft, whose columns change as in Python; ``document`` describes it alone or in a schema.
 
     Attributes:
-        document: the part of the description that describes the table.
-        record: what the draft read off the tables; None if the description was not drafted.
+        document: the part of the description for the table.
+        record: the facts that the draft took from the tables; None if the description was not drafted.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class EditedTable:
         self.document = {**self.document, **parts}
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Draft a column again without values that stand for a missing one; None if the steward changed it."""
+        """Redraft a column without its codes for missing values; None if the steward changed it."""
         if self._open_table is None or self.record is None:
             return None
         redrafts = self._open_table(self._name)
@@ -129,5 +129,5 @@ class EditedTable:
         self.change({"attributes": self.document["attributes"] | {name: body}})
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return no lines, because the page shows columns in its own way."""
+        """Return no lines, because the page has its own view of columns."""
         return []

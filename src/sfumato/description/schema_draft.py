@@ -1,7 +1,7 @@
 """A draft of a schema from several tables: the owners of rows, by values, names and keys that a database declares.
 
 It reads the protected tables, so it is marked as a draft, and releases refuse it.  Bounds on the rows of a person are
-facts about people, so they are left out.  The owner also has to state whether a table without people is public.
+facts about people, so they are omitted.  The owner also has to declare whether a table without people is public.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def draft_schema(
     formats: Mapping[str, CsvFormat | None] | None = None,
     declared: Mapping[str, DeclaredKeys] | None = None,
 ) -> SchemaDraft:
-    """Describe several tables as their own content suggests.
+    """Draft a schema from the content of several tables.
 
     Args:
         name: the name of the schema.
@@ -102,19 +102,19 @@ class _Drafting:
     profiles: Mapping[str, Sequence[Profile]]
     declared: Mapping[str, DeclaredKeys]
     search: ReferenceSearch
-    keys: dict[str, str] = field(default_factory=dict)  # of each table that has one
-    lists: dict[str, str] = field(default_factory=dict)  # the table whose own key a name is
+    keys: dict[str, str] = field(default_factory=dict)  # the key of each table that has one
+    lists: dict[str, str] = field(default_factory=dict)  # for each key's name, its table
     links: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # column, table
     id: str = ""
     units: str | None = None  # the table that lists them
-    owners: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # column, table it leads to or the unit
+    owners: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # column, and its table or the unit
     notes: list[str] = field(default_factory=list)
-    sensitive: list[tuple[FindingKind, str, str]] = field(default_factory=list)  # columns that are left out
+    sensitive: list[tuple[FindingKind, str, str]] = field(default_factory=list)  # omitted columns
     stated: list[tuple[FindingKind, str, str]] = field(default_factory=list)  # facts of the tables
     facts: dict[str, dict[str, str]] = field(default_factory=dict)  # digests of these facts
 
     def add_findings(self, table: str, draft: Draft) -> None:
-        """Add the findings about a table to those about all tables."""
+        """Add the findings about a table to the findings about all tables."""
         for finding in draft.findings:
             facts = [(finding.kind, f"{table}.{column}", why) for column, why in finding.columns.items()]
             (self.sensitive if finding.left_out else self.stated).extend(facts)
@@ -285,7 +285,7 @@ class _Drafting:
                 )
 
     def _key_by(self, column: str) -> None:
-        """Make a column the key of the table with the most rows among those where its values are unique."""
+        """Make a column the key of a table: the table with the most rows in which its values are unique."""
         tables = [table for table in self.profiles if self._is_unique(table, column)]
         if tables and column not in self.keys.values():
             self.keys[max(tables, key=lambda table: self._count_values(table, column))] = column
@@ -305,7 +305,7 @@ class _Drafting:
         return profile is not None and 0 < profile.held == profile.distinct
 
     def note_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
-        """Note keys whose columns have different types in two tables, because no row would find its owner by them."""
+        """Note keys whose columns have different types in two tables, because such keys never match."""
         ends = [(table, column, to) for table, links in self.links.items() for column, to in links]
         if self.units is not None:
             ends += [(table, column, self.units) for table, (column, to) in self.owners.items() if to is None]
@@ -368,7 +368,7 @@ class _Drafting:
             )
 
     def body(self, table: str) -> dict[str, Any]:
-        """Return the table as the document states it, without its attributes."""
+        """Return the table in the form of the document, without its attributes."""
         own: dict[str, Any] = {}
         if table not in self.owners and table != self.units:
             own["public"] = None
@@ -405,7 +405,7 @@ class _Drafting:
 
 
 def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
-    """Return the attributes of a table that are no keys, and the form of its file, as a document has them."""
+    """Return the attributes of a table that are no keys, and the form of its file, in the form of a document."""
     out = drafting.key_columns(name)
     profiles = tuple(replace(each, repeats=()) for each in drafting.profiles[name] if each.column.name not in out)
     try:

@@ -1,6 +1,6 @@
 """A schema and its tables: drafts, risks, and the rows that bounds of views cut.
 
-All of it is for the owner of the tables alone.
+All results are for the owner of the tables alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALL = 1 << 40  # more rows than any unit has
 
 @dataclass(frozen=True)
 class CutRows:
-    """The rows that the bounds of a view leave out, exactly:  ``cut`` of its ``rows``, of ``units`` units."""
+    """The exact number of rows that the bounds of a view drop: ``cut`` of its ``rows``, of ``units`` units."""
 
     view: str
     rows: int
@@ -40,7 +40,7 @@ class CutRows:
 
 
 def cut_rows(tables: JoinedTables, view: BoundedView, name: str) -> CutRows:
-    """Count the rows of a view that its bounds keep and leave out.
+    """Count the rows of a view that its bounds keep and drop.
 
     Raises:
         EngineError: the tables can no longer be read.
@@ -56,7 +56,7 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
     """Count the values of every attribute of every table, over all of its rows.
 
     Raises:
-        TableError: a table is missing, or has no such columns.
+        TableError: a table is missing, or lacks a column.
     """
     return {
         table.name: domain_fit(open_schema_table(schema, table, source), Domain(table.attributes))
@@ -70,10 +70,11 @@ def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionF
 
     Args:
         schema: the description.
-        source: the source of its tables, to check keys that name several rows and stated facts; None to check names.
+        source: the source of its tables, to check keys that name several rows and facts in the description; None to
+            check names.
 
     Raises:
-        TableError: a table cannot be read, or a key names several rows: such a schema is not to be accepted.
+        TableError: a table cannot be read, or a key names several rows: such a schema must not be accepted.
     """
     if source is not None:
         open_tables(schema, source)
@@ -90,7 +91,7 @@ def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionF
 
 
 def _drafted_of(schema: Schema, table: str) -> Drafted | None:
-    """Return the part of the record of a draft that is about one table."""
+    """Return the part of a draft's record about one table."""
     if schema.drafted is None:
         return None
     mark = f"{table}."
@@ -104,12 +105,12 @@ def _drafted_of(schema: Schema, table: str) -> Drafted | None:
 
 
 def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | None = None) -> SchemaDraft:
-    """Draft a schema from tables where they lie.
+    """Draft a schema from tables in a folder, files or a database.
 
     Args:
         places: a folder of CSV or Parquet files, several files, or the URL of a database.
-        name: of the schema; None: that of the folder or database.
-        unit: the column by which people are called; None: the one that sounds most like it.
+        name: the name of the schema; None: the name of the folder or database.
+        unit: the column with the id of a person; None: the column whose name suggests it most.
 
     Raises:
         InputError: the places are none of these, or a name that no schema may have.
@@ -150,7 +151,7 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
 
 
 def _files(places: Sequence[str]) -> dict[str, Path]:
-    """Return the files of the tables, by the names that statements and the folder know them by."""
+    """Return the files of the tables, by their names in statements and in the folder."""
     if any("://" in place for place in places):
         raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
     if len(places) == 1 and Path(places[0]).is_file():
@@ -176,6 +177,6 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
 
 
 def _word(text: str) -> str:
-    """Return a name that a schema may have."""
+    """Return a valid name for a schema."""
     word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return word if word and not word[0].isdigit() else f"schema_{word}".rstrip("_")

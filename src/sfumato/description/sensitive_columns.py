@@ -1,6 +1,6 @@
 """Columns that identify people: row numbers, identifiers, names of people and free text.
 
-A draft leaves such columns out.  The decision rests on the values of a column first, and on its name second.
+A draft omits such columns.  The decision uses the values of a column first, and its name second.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _THINGS = frozenset(
 )  # fmt: skip
 _INDEXES = frozenset(("row", "rows", "index", "rownames", "row_names", "row.names", "row_number", "rownum", "rowid"))
 _NAMELESS = frozenset(("unnamed: 0", "__index_level_0__"))  # names that pandas gives to an index without a name
-_UNIQUE = 0.9  # least share of distinct values among the rows of a column that identifies rows
+_UNIQUE = 0.9  # smallest share of distinct values in a column that identifies rows
 _LABELS = 0.8  # the same for texts
-_LEAST_ROWS = 10  # fewer rows do not tell an identifier from other values
-_LEAST_NUMBERED = 20  # the same for whole numbers from 1 on, as twelve months are
-_DIGITS = 5  # least digits of numbers that are identifiers although their name does not say so
+_LEAST_ROWS = 10  # fewer rows do not distinguish an identifier from other values
+_LEAST_NUMBERED = 20  # the same for whole numbers from 1, such as twelve months
+_DIGITS = 5  # fewest digits of identifiers without a matching name
 _SPREAD = 0.12  # largest difference between the ranks of identifiers and of evenly spread numbers
 _YEARS = (1500, 2200)
-_WORDS_OF_TEXT = 4.0  # in a sentence, on average
+_WORDS_OF_TEXT = 4.0  # average words in a sentence
 _MOSTLY = 0.9
-_NAMED = 0.4  # least share of texts with a common first name in a column of names of people
+_NAMED = 0.4  # smallest share of common first names in a column of names of people
 
 _CONTENT = (
     ("e-mail addresses", re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")),
@@ -112,7 +112,7 @@ class People:
         column: the name of the column.
         values: the number of its distinct values.
         rows: the number of rows with a value.
-        most: the largest number of rows of one value.
+        most: the largest number of rows per value.
         at_99: a number of rows that 99 % of the values do not exceed.
     """
 
@@ -130,7 +130,7 @@ class People:
 
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
-    """Return the column that most seems to name people of several rows each; None if there is none."""
+    """Return the column that seems most to name people with several rows each; None if there is none."""
     candidates = [
         profile
         for profile in profiles
@@ -148,7 +148,7 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
 
 
 def _of_things(profile: Profile) -> bool:
-    """Return whether an id names things, such as schools: its name says so, or each value has many rows."""
+    """Return whether an id names things, such as schools: by its name, or because each value has many rows."""
     if named_like_people(profile.column.name) != 1:
         return False
     many = profile.held > _FEW_ROWS * profile.distinct
@@ -162,7 +162,7 @@ def crowded(profile: Profile) -> bool:
 
 
 def sensitive_kind(profile: Profile) -> tuple[FindingKind, str] | None:
-    """Return why a column identifies people, as a kind of finding and a reason; None if it does not.
+    """Return a kind of finding and a reason if a column identifies people; None if it does not.
 
     Args:
         profile: the profile of the column.
@@ -179,17 +179,17 @@ def sensitive_kind(profile: Profile) -> tuple[FindingKind, str] | None:
 
 
 def measured_text(profile: Profile) -> str | None:
-    """Return the kind of measurements that a column has as text, with the remedy; None for other texts."""
+    """Return the kind of measurements stored as text in a column, with the remedy; None for other texts."""
     texts = [str(value) for value in (profile.sample if profile.values is None else profile.values)]
     if profile.column.kind is not ColumnKind.TEXT or not texts:
         return None
-    if _share(texts, re.compile("0[0-9]+|[0-9]+")) >= _MOSTLY:  # codes with zeros in front
+    if _share(texts, re.compile("0[0-9]+|[0-9]+")) >= _MOSTLY:  # codes with leading zeros
         return None
     return next((words for words, pattern in _MEASURES if _share(texts, pattern) >= _MOSTLY), None)
 
 
 def detail_of(kind: FindingKind, reason: str) -> str:
-    """Return the reason if it says more than the kind."""
+    """Return the reason if it adds information to the kind."""
     return reason if kind is FindingKind.IDENTIFIERS else ""
 
 
@@ -198,7 +198,7 @@ def _words(name: str) -> list[str]:
 
 
 def _row_number(profile: Profile) -> str | None:
-    """Return why a column only numbers the rows; None if it does not.
+    """Return the reason if a column only numbers the rows; None if it does not.
 
     A column without a name does so if its values are all different.  Other columns do so if the values count the rows
     from 0 or 1, and the column has many rows or is named like an index.
@@ -221,7 +221,7 @@ def _of_time(profile: Profile) -> bool:
 
 
 def _integer_identifier(profile: Profile) -> str | None:
-    """Return why whole numbers identify rows; None if they are measurements or codes."""
+    """Return the reason if whole numbers identify rows; None if they are measurements or codes."""
     low, high = profile.minimum, profile.maximum
     if not isinstance(low, int) or not isinstance(high, int):
         return None
@@ -276,7 +276,7 @@ def _without_accents(text: str) -> str:
 
 
 def _names_people(profile: Profile, texts: Sequence[str], unique: float) -> bool:
-    """Return whether texts are names of people, by common first names among them or by the name of the column."""
+    """Return whether texts are names of people: by common first names among them, or by the name of the column."""
     if profile.distinct <= 2 or _share(texts, _NAME) < _MOSTLY:  # noqa: PLR2004 - as yes and no are
         return False
     tokens = [re.split(r"[\W_]+", _without_accents(text)) for text in texts]

@@ -67,7 +67,7 @@ class TablesDraft:
 
     Attributes:
         source: the tables.
-        document: the document of the schema, as ``save`` writes it.
+        document: the document of the schema, in the form that ``save`` writes.
         notes: findings and hints, in sentences.
     """
 
@@ -83,7 +83,7 @@ class TablesDraft:
         """The description as a schema, which is still a draft.
 
         Raises:
-            DomainError: the owner still has to state something, such as the rows of one person.
+            DomainError: a declaration of the owner is missing, such as the rows of one person.
         """
         return parse_schema(self.document)
 
@@ -91,7 +91,7 @@ class TablesDraft:
     def findings(self) -> Findings:
         """The findings by kind, the most harmful first.
 
-        They are about the first draft until the owner has stated all that is open.
+        They are about the first draft until the owner has declared all open facts.
         """
         try:
             schema = self.schema
@@ -114,7 +114,7 @@ class TablesDraft:
         """Accept the description, and return it as a schema for releases.
 
         Raises:
-            DomainError: a kind is not confirmed, something is not stated yet, or ``by`` is empty.
+            DomainError: a kind is not confirmed, a declaration is missing, or ``by`` is empty.
             InputError: there is no such kind.
         """
         schema = replace(parse_schema({**self.document, "draft": False}), acceptance=None)
@@ -160,7 +160,7 @@ class OneOfTables:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The part of the document that describes the table."""
+        """The part of the document for the table."""
         body: dict[str, Any] = self.tables.document["tables"][self.name]
         return body
 
@@ -179,12 +179,12 @@ class OneOfTables:
         return ColumnDraft(self, column)
 
     def most_rows(self, rows: int) -> OneOfTables:
-        """State how many rows of one person are used."""
+        """Declare how many rows of one person are used."""
         self.change({"rows": rows})
         return self
 
     def public(self) -> OneOfTables:
-        """State that everybody may know all of the table."""
+        """Declare the whole table public."""
         self.change({"public": True})
         return self
 
@@ -198,7 +198,7 @@ class OneOfTables:
         return draft_lines(self, noticed)
 
     def redraft(self, name: str, codes: Sequence[str | float]) -> dict[str, Any] | None:
-        """Draft a column again without values that stand for a missing one; None if its owner changed it."""
+        """Redraft a column without its codes for missing values; None if its owner changed it."""
         drafted = self._redrafts.redraft(name, self.document["attributes"].get(name), codes)
         if drafted is None:
             return None

@@ -1,4 +1,4 @@
-"""Findings about how the values of a column are written: codes for missing values, and dates."""
+"""Findings about the notation of values in a column: codes for missing values, and dates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TO_WRITE = {
 
 
 def date_body(profile: Profile, texts: Sequence[Code]) -> dict[str, Any] | None:
-    """Return a column of dates without its days, as a domain document describes it; None for another column.
+    """Return a column of dates without its days, in the form of a domain document; None for another column.
 
     Args:
         profile: the profile of the column.
@@ -45,7 +45,7 @@ def date_body(profile: Profile, texts: Sequence[Code]) -> dict[str, Any] | None:
 
 
 def date_hint(profile: Profile) -> str:
-    """Return the hint for a column of dates: what to write, and how its values are read."""
+    """Return the hint for a column of dates: the days to declare, and the format of its values."""
     dates = profile.dates
     kind = profile.column.kind if dates is None else dates.kind
     notes = [_TO_WRITE["date" if kind is ColumnKind.DATE else "timestamp"]]
@@ -68,7 +68,7 @@ def date_hint(profile: Profile) -> str:
 
 
 def codes_hint(profile: Profile) -> str | None:
-    """Return the hint about the numbers that the draft takes for missing values; None if there are none."""
+    """Return the hint about the numbers that the draft treats as missing values; None if there are none."""
     numbers = [str(code) for code in profile.codes if not isinstance(code, str)]
     if not numbers:
         return None
@@ -81,19 +81,19 @@ def codes_hint(profile: Profile) -> str | None:
 
 
 def with_codes(attribute: Attribute, profile: Profile, texts: Sequence[Code]) -> Attribute:
-    """Return a drafted attribute with the codes of its column and of the table, except those that are its values."""
+    """Return a drafted attribute with the codes of its column and of the table, without codes that are its values."""
     values = set(map(str, attribute.values)) if isinstance(attribute, Categorical) else set()
     codes = (code for code in (*profile.codes, *texts) if str(code) not in values)
     return replace(attribute, missing=tuple(codes))
 
 
 def codes_of_table(profiles: Sequence[Profile]) -> tuple[Code, ...]:
-    """Return the texts that stand for missing values in any column."""
+    """Return the texts that mean missing values in any column."""
     return tuple(dict.fromkeys(code for profile in profiles for code in profile.codes if isinstance(code, str)))
 
 
 def codes_note(texts: Sequence[Code]) -> str:
-    """Return a sentence about the texts that the draft takes for missing values."""
+    """Return a sentence about the texts that the draft treats as missing values."""
     words = ("a blank text" if text == "" else repr(text) for text in texts)
     return f"The draft takes these texts for missing values, and says so under 'missing': {', '.join(words)}."
 
@@ -125,7 +125,7 @@ def _style(text: str) -> str:
 
 
 def spellings_hint(attribute: Attribute) -> str | None:
-    """Return the hint about values that the draft takes for one; None if there are none."""
+    """Return the hint about spellings that the draft treats as one value; None if there are none."""
     if not isinstance(attribute, Categorical) or not attribute.spellings:
         return None
     groups = Counter(value for _, value in attribute.spellings)

@@ -352,9 +352,7 @@ class LinkedTables:
         return least, *(each for each in (*(-before for before in BEFORE), *GAPS) if least < each <= most)
 
     def first_cells(self, child: ChildTable) -> tuple[int, int]:
-        """Return the number of cells of a first date, and of its other cells: missing, other, or below an undated
-        row.
-        """
+        """Return the number of cells of a first date, and of other cells: missing, other, or below an undated row."""
         above, date = self.parent_of(child), child.attribute(child.order or "")
         if above is None or self.periods_between(child) is None:
             return len(child.first_dates), date.size - date.declared

@@ -1,4 +1,4 @@
-"""Sets of counting queries, and which noisy sums to measure to answer them."""
+"""Sets of counting queries, and the noisy sums that answer them best."""
 
 from sfumato.workload.counting_queries import (
     Boxes,

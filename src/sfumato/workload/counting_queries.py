@@ -1,8 +1,8 @@
-"""Workloads: sets of counting queries, to be answered together or that a synthetic table is to answer well.
+"""Workloads: sets of counting queries, to be answered together or to be answered well by a synthetic table.
 
-A workload is kept compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of
-the attributes that it mentions; it becomes an explicit 0/1 matrix only where a mechanism asks for one.
-Bounds are cell codes, inclusive on both sides.
+A workload is stored compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of the
+attributes that it mentions; it becomes an explicit 0/1 matrix only if a mechanism needs one. Bounds are cell codes,
+inclusive on both sides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.vault.measurables import Counting
 
-MOST_MATRIX_CELLS = 1 << 27  # 1 GiB where they are multiplied as floats
+MOST_MATRIX_CELLS = 1 << 27  # 1 GiB as floats
 _MOST_RANGES = 1 << 24
 _PLANE = 2
 
@@ -44,7 +44,7 @@ class Workload(Protocol):
         ...
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
-        """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
+        """Return the answers from a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
         ...
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ class Boxes:
         return widths
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
-        """Sum over boxes from one table of prefix sums: 2^attributes look-ups a query."""
+        """Sum over boxes from one table of prefix sums: 2^attributes look-ups per query."""
         table = np.asarray(cells).reshape(domain.project(self.attributes(domain)).shape)
         for axis in range(table.ndim):
             table = np.cumsum(table, axis=axis)
@@ -110,7 +110,7 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Every cell of every marginal of ``ways`` attributes, or of the ``cliques`` named."""
+    """The cells of all marginals of ``ways`` attributes, or of the named ``cliques``."""
 
     ways: int | None = None
     cliques: tuple[tuple[str, ...], ...] = ()
@@ -177,7 +177,7 @@ class Explicit:
             raise QueryError("a workload has a query and names each of its attributes once", culprit=self.axes)
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes mentioned; the rows are checked to be as long as their cells."""
+        """Return the attributes mentioned; the length of the rows is checked against their cells."""
         size = domain.project(self.axes).size
         if self.rows.shape[1] != size:
             raise QueryError(f"rows over {', '.join(self.axes)} have {size} cells", culprit=self.rows.shape)
@@ -194,7 +194,7 @@ class Explicit:
         return widths
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
-        """Answers over a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
+        """Return the answers from a table of the workload's attributes, flat in C order: shape ``(queries,)``."""
         self.attributes(domain)
         answers: FloatArray = self.rows.astype(np.float64) @ np.asarray(cells, dtype=np.float64)
         return answers
@@ -206,7 +206,7 @@ class Explicit:
 
 
 def ranges(attribute: str, bounds: Iterable[tuple[int, int]]) -> Boxes:
-    """Inclusive ranges of codes of one attribute.
+    """Return inclusive ranges of codes of one attribute.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
@@ -218,7 +218,7 @@ def ranges(attribute: str, bounds: Iterable[tuple[int, int]]) -> Boxes:
 
 
 def all_ranges(domain: Domain, attribute: str) -> Boxes:
-    """Every inclusive range of codes of one attribute."""
+    """Return every inclusive range of codes of one attribute."""
     expect(domain, Domain, "ranges are of an attribute of a Domain")
     size = domain[attribute].size
     if size**2 > 2 * _MOST_RANGES:
@@ -233,12 +233,12 @@ def prefixes(domain: Domain, attribute: str) -> Boxes:
 
 
 def rectangles(attributes: Sequence[str], low: ArrayLike, high: ArrayLike) -> Boxes:
-    """Boxes of codes over several attributes, bounds of shape ``(queries, attributes)``."""
+    """Return boxes of codes over several attributes, with bounds of shape ``(queries, attributes)``."""
     return Boxes(as_clique(attributes), _bounds(low), _bounds(high))
 
 
 def cells_of(cliques: Sequence[Sequence[str]]) -> Marginals:
-    """Every cell of the marginals named.
+    """Return the queries for all cells of the named marginals.
 
     >>> cells_of([["age", "sex"], ["town"]]).cliques
     (('age', 'sex'), ('town',))
@@ -247,7 +247,7 @@ def cells_of(cliques: Sequence[Sequence[str]]) -> Marginals:
 
 
 def all_marginals(ways: int) -> Marginals:
-    """All marginals of ``ways`` attributes of whatever domain it is asked of.
+    """Return all marginals of ``ways`` attributes, for any domain.
 
     >>> all_marginals(2).ways
     2
@@ -256,7 +256,7 @@ def all_marginals(ways: int) -> Marginals:
 
 
 def counting(workload: Workload, domain: Domain) -> Counting:
-    """Return the workload as a question for the vault.
+    """Return the workload as a measurement for the vault.
 
     Raises:
         SizeError: its matrix would not fit in memory.
@@ -265,10 +265,10 @@ def counting(workload: Workload, domain: Domain) -> Counting:
 
 
 def refuse_no_workload(workload: object) -> None:
-    """Refuse what is no workload, such as the number of attributes of one.
+    """Refuse a value that is no workload, such as a number of attributes.
 
     Raises:
-        QueryError: it is no :class:`Workload`.
+        QueryError: the value is no :class:`Workload`.
     """
     if not isinstance(workload, Workload):
         raise QueryError(
@@ -278,10 +278,10 @@ def refuse_no_workload(workload: object) -> None:
 
 
 def as_clique(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of attributes that belong together.
+    """Return names of attributes that form one marginal.
 
     Raises:
-        QueryError: no list of names.
+        QueryError: the value is no list of names.
 
     >>> as_clique(["age", "sex"])
     ('age', 'sex')
@@ -292,10 +292,10 @@ def as_clique(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def as_cliques(cliques: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Several sets of attributes.
+    """Return several sets of attributes.
 
     Raises:
-        QueryError: no list of lists of names.
+        QueryError: the value is no list of lists of names.
 
     >>> as_cliques([["age"], ("sex", "height")])
     (('age',), ('sex', 'height'))
@@ -316,10 +316,10 @@ def _from_one(number: object) -> bool:
 
 
 def _bounds(codes: ArrayLike) -> NDArray[np.int64]:
-    """Bounds of boxes, as they were written: neither ragged nor with fractions.
+    """Return the bounds of boxes as integers.
 
     Raises:
-        QueryError: they are not.
+        QueryError: the bounds are ragged, or have fractions.
     """
     try:
         bounds = np.asarray(codes)

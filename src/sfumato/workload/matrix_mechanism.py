@@ -1,13 +1,14 @@
-"""Which noisy counts to measure for a workload: the matrix mechanism, without looking at the data.
+"""The matrix mechanism: a choice of noisy counts for a workload, without looking at the data.
 
-A workload W of counting queries over n cells is answered as W A^+ (A x + noise), where the rows of the
-strategy A are what is really measured.  The expected total squared error of all queries is the variance of
-the noise on a row times tr[(A^T A)^-1 W^T W].  The variance grows with the square of a sensitivity of A: under pure
-epsilon its L1 sensitivity, under rho its L2 sensitivity.  Strategies are optimised here for L1; under rho
-they are as valid, not optimal, so :func:`plan` compares them by the variance that they really get.  The
-optimiser starts from seeded points: strategies are public, and no noise is drawn here.  Source: Li, Miklau,
-Hay, McGregor and Rastogi 2015; p-identity strategies and products of them: McKenna, Miklau, Hay and Machanavajjhala
-2018 (HDMM), Section 5.
+A workload W of counting queries over n cells is answered as W A^+ (A x + noise).  The rows of the strategy A are the
+measured counts.  The expected total squared error of all queries is the variance of the noise on a row times tr[(A^T
+A)^-1 W^T W].  The variance grows with the square of a sensitivity of A: under pure epsilon its L1 sensitivity, under
+rho its L2 sensitivity.
+
+Strategies are optimized here for L1; under rho they are as valid, not optimal, so :func:`plan` compares them by the
+variance that they really get.  The optimizer starts from seeded points: strategies are public, and no noise is drawn
+here.  Source: Li, Miklau, Hay, McGregor and Rastogi 2015; p-identity strategies and products of them: McKenna, Miklau,
+Hay and Machanavajjhala 2018 (HDMM), Section 5.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import Workload, refuse_no_workload
 
 IDENTITY = "identity"
-MOST_CELLS = 4096  # of an attribute, as a strategy over n cells takes n^3 steps
-_SEED = 20180711  # starting points of the optimiser: any fixed number, so that equal workloads get equal strategies
+MOST_CELLS = 4096  # cells of an attribute, because a strategy over n cells takes n^3 steps
+_SEED = 20180711  # starting points of the optimizer: any fixed number, so that equal workloads get equal strategies
 _STARTS = 2
 _STEPS = 200
 _PRECISION = 10  # bits of the weights: an integer weight of 1024 stands for one
@@ -43,7 +44,7 @@ class Strategy:
     """Integer rows to measure over the cells of one attribute or a product of several.
 
     Attributes:
-        name: how it was made.
+        name: the name of its construction.
         factors: for each attribute its integer rows, shape ``(rows, cells)``; the strategy is their Kronecker product.
     """
 
@@ -56,12 +57,12 @@ class Strategy:
         return rows
 
     def error_of(self, gram: FloatArray) -> float:
-        """tr[(A^T A)^-1 W^T W] for noise of variance one on each row; ``gram`` is W^T W over all cells."""
+        """Return tr[(A^T A)^-1 W^T W] for noise of variance one on each row; ``gram`` is W^T W over all cells."""
         inverse = reduce(np.kron, [np.linalg.inv(factor.T.astype(np.float64) @ factor) for factor in self.factors])
         return float(np.sum(inverse * gram))
 
     def estimate(self, answers: FloatArray) -> FloatArray:
-        """Least-squares cells from noisy answers to all rows: shape ``(cells,)``."""
+        """Return least-squares cells from noisy answers to all rows: shape ``(cells,)``."""
         table = answers.reshape([len(factor) for factor in self.factors])
         for axis, factor in enumerate(self.factors):
             inverse = np.linalg.pinv(factor.astype(np.float64))
@@ -71,12 +72,12 @@ class Strategy:
 
 @dataclass(frozen=True, eq=False)
 class StrategyOption:
-    """A strategy that a workload could be answered with at a loss.
+    """A possible strategy for a workload at a loss.
 
     Attributes:
-        strategy: what would be measured.
-        attributes: over whose cells.
-        variance: of the noise on each row of the strategy.
+        strategy: the rows to measure.
+        attributes: the attributes of the cells.
+        variance: the variance of the noise on each row of the strategy.
         error: root mean squared error to expect of a query, in rows, by least squares.
     """
 
@@ -87,16 +88,19 @@ class StrategyOption:
 
     @property
     def weighted(self) -> Weighted:
-        """The rows as a question for the vault."""
+        """The rows as a measurement for the vault."""
         return Weighted(self.attributes, self.strategy.matrix())
 
     @property
     def question(self) -> Measurable:
-        """The same, but single cells as the marginal that any query of these cells shares."""
+        """The measurement; single cells are the marginal that any query of these cells shares."""
         return Marginal(self.attributes) if self.strategy.name == IDENTITY else self.weighted
 
     def standard_errors(self, rows: NDArray[np.bool_]) -> FloatArray:
-        """Of the answer to each of 0/1 ``rows``: the square root of variance * w (A^T A)^-1 w^T, shape ``(rows,)``."""
+        """Return the standard errors of the answers to 0/1 ``rows``, shape ``(rows,)``.
+
+        Each is the square root of variance * w (A^T A)^-1 w^T.
+        """
         wide = rows.astype(np.float64)
         if self.strategy.name == IDENTITY:
             single: FloatArray = np.sqrt(self.variance * wide.sum(axis=1))
@@ -108,14 +112,14 @@ class StrategyOption:
 
 
 def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[Strategy]) -> tuple[StrategyOption, ...]:
-    """Return the strategies by the error to expect over a workload, the best first; reads no data and costs nothing.
+    """Return the strategies by expected error over a workload, the best first; read no data and spend nothing.
 
     Args:
         domain: the public description.
-        loss: what measuring costs in all.
+        loss: the total loss of the measurement.
         workload: the queries.
-        strategies: over the cells of the workload, see :func:`jointly` and :func:`by_attribute`; one whose weights are
-            too large to be counted is left out, and single cells never are.
+        strategies: over the cells of the workload, see :func:`jointly` and :func:`by_attribute`.  A strategy whose
+            weights are too large to be counted is omitted; single cells never are.
     """
     names = workload.attributes(domain)
     gram = _gram(workload.matrix(domain))
@@ -136,7 +140,8 @@ def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[St
 
 
 def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
-    """Strategies over all cells of a workload together: single cells, p-identity, of one attribute also intervals.
+    """Return strategies over all cells of a workload together: single cells, p-identity, for one attribute also
+    intervals.
 
     Raises:
         SizeError: there are more than ``most`` cells.
@@ -152,7 +157,7 @@ def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
 
 
 def by_attribute(domain: Domain, workload: Workload) -> list[Strategy]:
-    """Strategies that are optimised for each attribute on its own, and single cells.
+    """Return strategies that are optimized for each attribute on its own, and single cells.
 
     Raises:
         SizeError: there are too many cells to solve for.
@@ -178,27 +183,28 @@ def _sized(domain: Domain, workload: Workload) -> tuple[tuple[str, ...], int]:
 
 
 def _gram(rows: NDArray[np.bool_]) -> FloatArray:
-    """W^T W, shape ``(cells, cells)``."""
+    """Return W^T W, shape ``(cells, cells)``."""
     wide = rows.astype(np.float64)
     gram: FloatArray = wide.T @ wide
     return gram
 
 
 def _gram_along(table: NDArray[np.bool_], axis: int) -> FloatArray:
-    """Return the gram of what queries, shape ``(queries, cells of each attribute ...)``, touch at all along one
-    attribute.
+    """Return the gram of the queries' support along one attribute.
+
+    ``table`` has shape ``(queries, cells of each attribute ...)``.
     """
     others = tuple(other + 1 for other in range(table.ndim - 1) if other != axis)
     return _gram(np.asarray(table.any(axis=others)))
 
 
 def identity(shape: Sequence[int]) -> Strategy:
-    """Every cell on its own."""
+    """Return the strategy of single cells."""
     return Strategy(IDENTITY, tuple(np.eye(size, dtype=np.int64) for size in shape))
 
 
 def hierarchical(gram: FloatArray) -> Strategy:
-    """Nested intervals of one attribute, down to single cells, with the branching of least error under L1 noise."""
+    """Return nested intervals of one attribute down to single cells, with the best branching under L1 noise."""
     size = len(gram)
     refuse_large(size)
     options = [_tree(size, branching) for branching in range(2, min(size, 17) + 1)] or [_tree(size, 2)]
@@ -207,10 +213,10 @@ def hierarchical(gram: FloatArray) -> Strategy:
 
 
 def p_identity(gram: FloatArray) -> Strategy:
-    """Weighted cells and about n/16 further weighted rows, optimised for the workload and noise scaled to L1.
+    """Return weighted cells and about n/16 further weighted rows, optimized for the workload and noise scaled to L1.
 
-    The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton
-    search from fixed starting points, rounded down to integers so that no column sums to more.
+    The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton search from
+    fixed starting points, rounded down to integers so that no column sums to more.
     """
     size = len(gram)
     refuse_large(size)
@@ -231,7 +237,7 @@ def _p_identity(stored: bytes, size: int) -> Strategy:
         value, gradient = _p_identity_error(flat.reshape(extra, size), gram)
         return value / scale, gradient.reshape(-1) / scale
 
-    with threadpool_limits(1):  # threads of linear algebra cost more than they save on matrices of this size
+    with threadpool_limits(1):  # threads slow down linear algebra on matrices of this size
         results = [
             minimize(
                 objective,
@@ -248,16 +254,16 @@ def _p_identity(stored: bytes, size: int) -> Strategy:
 
 
 def product(strategies: Sequence[Strategy]) -> Strategy:
-    """One strategy over all attributes together: every row of each with every row of the others."""
+    """Return one strategy over all attributes together: every row of each with every row of the others."""
     names = list(dict.fromkeys(strategy.name for strategy in strategies))
     return Strategy(" x ".join(names), tuple(factor for strategy in strategies for factor in strategy.factors))
 
 
 def refuse_large(size: int) -> None:
-    """Refuse to optimise over more cells than that takes in reasonable time.
+    """Refuse to optimize over more cells than is possible in reasonable time.
 
     Raises:
-        SizeError: there are more.
+        SizeError: there are too many cells.
     """
     if size > MOST_CELLS:
         raise SizeError(
@@ -272,7 +278,7 @@ def _trace(rows: NDArray[np.int64], gram: FloatArray) -> float:
 
 
 def _tree(size: int, branching: int) -> NDArray[np.int64]:
-    """Intervals of branching^k cells for k = 0, 1, .., the widest of which are at least two."""
+    """Return intervals of branching^k cells for k = 0, 1, ..; there are at least two of the widest."""
     levels = [np.eye(size, dtype=np.int64)]
     width = branching
     while width < size:
@@ -300,7 +306,7 @@ def _p_identity_error(extra: FloatArray, gram: FloatArray) -> tuple[float, Float
 def _integers(extra: FloatArray) -> NDArray[np.int64]:
     one = 1 << _PRECISION
     sums = 1 + extra.sum(axis=0)
-    cells = np.diag(np.maximum(one / sums, 1.0))  # without any weight on a cell nothing could be inverted
+    cells = np.diag(np.maximum(one / sums, 1.0))  # a cell without weight would make the matrix singular
     rows = np.floor(np.concatenate([cells, extra / sums * one])).astype(np.int64)
     nonzero_rows: NDArray[np.int64] = rows[rows.any(axis=1)]
     return nonzero_rows
