@@ -1,8 +1,8 @@
-"""Choose a synthesizer for a workload by its noise, before anything is spent.
+"""Choose a synthesizer for a workload by its noise, before anything is charged.
 
-Every figure depends only on the domain, the workload and the loss, so that the choice costs nothing and releases
-nothing.  Methods are compared by the noise on the answers to the whole workload.  A method without that figure is taken
-only if noise hides the table in all methods that have it.
+Every figure depends only on the domain, the workload and the loss, so the choice costs no privacy.  Methods are
+compared by the noise on the answers to the whole workload.  A method without that figure is taken only if noise hides
+the table in all methods that have it.
 
 Noise hides a table that has fewer rows than noise alone adds.  A dense table keeps the positive half of the noise on
 every cell, so that noise adds about half a standard deviation of rows in each.
@@ -33,7 +33,7 @@ from sfumato.workload.counting_queries import Workload, all_marginals, refuse_no
 class Synthesizer:
     """A method with its options as an estimator: ``Synthesizer(aim, loss=..., total=..., workload=...)``.
 
-    ``fit`` releases, which is charged, and ``sample`` draws rows from what was released, which is not.
+    ``fit`` makes a release, which is charged.  ``sample`` draws rows from the released model at no cost.
     """
 
     def __init__(self, method: Callable[..., Synthetic], **options: object) -> None:
@@ -81,11 +81,11 @@ def auto(
     """Release with the first method of :func:`options`; the provenance says why.
 
     With structural ``zeros`` it chooses among the graphical methods, which exclude these combinations.  Graphical
-    methods release all attributes; dense methods release the attributes of the workload.  ``limits`` are for graphical
-    methods.  By default the number of rows is noisy, and the workload is all pairs of columns.
+    methods release all attributes; dense methods release the attributes of the workload.  ``limits`` apply to graphical
+    methods only.  By default the number of rows is noisy, and the workload is all pairs of columns.
 
     Raises:
-        QueryError: impossible combinations for a workload that no graphical method takes.
+        QueryError: there are impossible combinations, but no graphical method takes the workload.
         SizeError: no method can hold the workload's cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
@@ -107,15 +107,15 @@ def options(
     zeros: Sequence[Zeros] = (),
     **stated: Unpack[StatedLoss],
 ) -> tuple[RankedMethod, ...]:
-    """Return the methods that can hold the workload's cells, the one to take first; read no data.
+    """Return the methods that can hold the workload's cells, best first; read no data.
 
-    A method comes last if noise hides a table of the public number of rows (a thousand, if it is not public); among
+    A method comes last if noise hides a table of the public number of rows (a thousand, if it is not public).  Among
     these, methods that need fewer rows come first.  The other methods are sorted by their noise on the whole workload.
-    Among equal figures a method without omitted errors comes first, and then the first in ``SYNTHESIZERS``.
+    Ties go to a method without omitted errors, then to the first in ``SYNTHESIZERS``.
 
     Raises:
-        QueryError: there is none that keeps impossible combinations out.
-        SizeError: there is none.
+        QueryError: no method excludes impossible combinations for this workload.
+        SizeError: no method can hold the workload's cells.
     """
     loss = stated_loss(stated)
     refuse_wrong_total(domain, loss, total)
@@ -164,14 +164,14 @@ AUTO = SynthesisMethod(
     estimate=lambda domain, task: _ranked(domain, task)[0],
 )
 METHODS = (AUTO, *SYNTHESIZERS)
-"""All methods that can be named."""
+"""All methods that a caller can name."""
 
 
 def method_named(name: str) -> SynthesisMethod:
-    """Return the method of a name.
+    """Return the method with the given name.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such method.
     """
     for method in METHODS:
         if method.name == name:
@@ -184,7 +184,7 @@ def refuse_options(method: SynthesisMethod, given: Collection[Option]) -> None:
     """Refuse options that a method ignores, and missing options that it needs.
 
     Raises:
-        InputError: such an option, by its name on the command line.
+        InputError: an option is ignored or missing; the message has its name on the command line.
     """
     if ignored := [option for option in Option if option in given and option not in method.options]:
         takers = ", ".join(each.name for each in METHODS if ignored[0] in each.options)
@@ -196,7 +196,7 @@ def refuse_options(method: SynthesisMethod, given: Collection[Option]) -> None:
 
 
 DELTA = "1e-9"
-_WORTH_SAYING = 1.2  # times the noise
+_WORTH_SAYING = 1.2  # ratio of noises from which the sentence is given
 
 
 @states_loss
@@ -212,10 +212,10 @@ def without_delta(
         total: where the number of rows comes from.
         workload: the queries of the release.
         method: the name of a method; ``mst`` and ``annealed`` are judged by the noise of ``aim``.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the loss of the release.
+        **stated: the loss of the release: ``loss``, or ``epsilon`` with or without ``delta``.
 
     Raises:
-        LossError, InputError, QueryError, SizeError: as :func:`options` says.
+        LossError, InputError, QueryError, SizeError: :func:`options` refuses the release.
     """
     loss = stated_loss(stated)
     refuse_no_workload(workload)
@@ -231,7 +231,7 @@ def without_delta(
 
 
 def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[str, ...]:
-    """Return the sentence of :func:`without_delta` for the table whose noise a delta lowers most."""
+    """Return the sentence of :func:`without_delta` for the table with the largest gain from a delta."""
     if not isinstance(loss, Epsilon):
         return ()
     with_delta = EpsilonDelta(loss.value, DELTA)
@@ -247,7 +247,7 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
 
 
 def _rule(taken: RankedMethod, total: RowTotal) -> str:
-    """Return the reason for a method, in words."""
+    """Return in words why a method was taken."""
     known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
     table = f"in a table of {taken.rows:,} rows{known}"
     if taken.hidden_by_noise:

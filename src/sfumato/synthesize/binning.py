@@ -44,11 +44,11 @@ def private_edges(
     part of the loss.  For a real attribute the first and the last edge are the declared bounds.  For an integer
     attribute the edges are the first values of bins, and the last bin ends at the declared maximum.
 
-    A number that many rows share gets its own bin if five levels of quarters can isolate it.  To release with the
-    edges, put them into the domain and open the vault again with the same ledger.
+    A number that many rows share gets its own bin if five levels of quarters can isolate it.  To use the edges, put
+    them into the domain and open the vault again with the same ledger.
 
     Raises:
-        QueryError: the attribute is not numeric, or fewer than two bins are asked for.
+        QueryError: the attribute is not numeric, or ``bins`` is below two.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
@@ -68,7 +68,7 @@ def private_edges(
 
 
 def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...]:
-    """Return the edges as the domain takes them: for an integer attribute first values without the end.
+    """Return the edges in the form of the domain.  For an integer attribute these are first values, without the end.
 
     >>> from sfumato.domain import Unknown
     >>> age = Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)

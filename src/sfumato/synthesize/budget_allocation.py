@@ -1,7 +1,7 @@
-"""Divide a loss over the steps and tables of a method, and choose where the number of synthetic rows comes from.
+"""Divide a loss over the steps and tables of a method, and choose the source of the number of synthetic rows.
 
-The division reads sizes of tables, weights and noisy counts, which are public.  The number of rows is never the true
-number, unless that is public.
+The division reads sizes of tables, weights and noisy counts, which are public.  The number of rows equals the true
+number only if that is public.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 
-_PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
+_PARTS = 10**12  # shares are integer multiples of one part, so that they add up exactly
 
 
 @dataclass
 class BudgetSplit:
     """A loss that is spent in exact shares, and the noise at a share, for a unit of ``rows`` rows.
 
-    Under rho a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s); under
-    epsilon discrete Laplace noise of rows sqrt(2) / (epsilon s).
+    Under rho, a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s).  Under epsilon, it
+    gives discrete Laplace noise of standard deviation rows sqrt(2) / (epsilon s).
 
     Attributes:
         loss: the whole loss.
-        rows: most rows of one unit.
-        left: the share that is not spent.
+        rows: largest number of rows of one unit.
+        left: the unspent share.
     """
 
     loss: Epsilon | Rho
@@ -64,10 +64,11 @@ class BudgetSplit:
         return self.deviation(share) * (math.sqrt(1 / 2) if isinstance(self.loss, Epsilon) else math.sqrt(2 / math.pi))
 
     def allocation_weight(self, sizes: float) -> float:
-        """Return the allocation weight of a table of weight times cells ``sizes``; shares are proportional to it.
+        """Return the allocation weight of a table; ``sizes`` is its weight times its cells.  Shares are proportional to
+        it.
 
-        The sum of weight_i cells_i deviation(share_i) is least (Lagrange) for shares proportional to
-        (weight x cells)^(2/3) under rho and to its square root under epsilon.
+        Shares proportional to (weight x cells)^(2/3) under rho, and to its square root under epsilon, minimize the sum
+        of weight_i cells_i deviation(share_i) (by Lagrange multipliers).
         """
         return float(sizes**self._power)
 
@@ -78,14 +79,14 @@ class BudgetSplit:
     def top_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
         """Divide a further ``share`` of the loss over tables of weights times cells ``sizes``.
 
-        ``spent`` are the earlier shares of the tables.  The sums of both are as :meth:`shares` would divide them, but
+        ``spent`` are the earlier shares of the tables.  The sums of both are divided like :meth:`shares`, except that
         tables that already have more get nothing.
 
         >>> BudgetSplit(Rho("1"), 1).top_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
         [0.2, 0.2, 0.0]
         """
         parts, held = np.array([self.allocation_weight(size) for size in sizes]), np.asarray(spent)
-        order = np.argsort(held / parts)  # tables with the least relative share are topped up first
+        order = np.argsort(held / parts)  # tables with the smallest relative share first
         levels = (share + np.cumsum(held[order])) / np.cumsum(parts[order])
         level = levels[np.flatnonzero(levels > (held / parts)[order])[-1]]
         more: FloatArray = np.maximum(0.0, level * parts - held)
@@ -112,7 +113,7 @@ def fraction(share: float) -> Fraction:
     return Fraction(math.floor(share * _PARTS), _PARTS)
 
 
-_WIDEST = 10**7  # rows: more noise would make a useless sample that takes minutes
+_WIDEST = 10**7  # rows; more noise would give a useless sample that takes minutes
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def refuse_wrong_total(domain: Domain, loss: Loss, total: RowTotal) -> None:
     """Refuse an invalid loss or source of a row count, and a loss too small to count rows, before any charge.
 
     Raises:
-        LossError: the loss is none, or too small to count rows.
+        LossError: the loss has the wrong type, or is too small to count rows.
         InputError: the total is no source of a row count.
     """
     if not isinstance(loss, Loss):
@@ -178,7 +179,7 @@ def refuse_wrong_total(domain: Domain, loss: Loss, total: RowTotal) -> None:
 
 
 def assumed_rows(total: RowTotal) -> int:
-    """Return the public number of rows, or a thousand, with which noise is compared."""
+    """Return the public number of rows, or a thousand, for comparisons with noise."""
     return total.count if isinstance(total, PublicTotal) else MANY_ROWS
 
 
@@ -186,8 +187,8 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     """Return warnings, in sentences, if noise would hide a table at a loss; no data is read.
 
     The noise on one count at the whole loss is compared with the public number of rows, or with a thousand.  No method
-    has less noise.  For a domain that is too large for one table, the noise on a count of one column is compared as
-    well, at the loss divided over the columns.
+    has less noise.  If the domain is too large for one table, the noise on a count of one column is compared too, at
+    the loss divided over the columns.
     """
     public = isinstance(total, PublicTotal)
     rows = assumed_rows(total) + (not public)

@@ -1,12 +1,12 @@
 """Measure the mean positions of numbers within wide cells, and draw numbers at these positions.
 
-Numbers drawn evenly from wide cells give wrong totals: incomes are often round numbers, where many cells begin, and
-tails fall within a cell as well.  The noisy counts of neighboring cells suggest the slope of the density within each.
-Two measured sums correct it: the distances of values from the middle of their cells, over the cells of nearly all rows,
-and over the few wider cells (the open end of incomes).  A row is in one of the two sums, so that both cost no more than
-one.
+Numbers drawn evenly from wide cells give wrong totals.  Incomes are often round numbers, where many cells begin, and
+the density falls within cells of a tail.  The noisy counts of neighboring cells suggest the slope of the density in
+each cell.  Two measured sums correct it: the distances of values from the middle of their cells, over the cells of
+nearly all rows, and over the few wider cells (such as the open end of incomes).  A row is in one of the two sums, so
+both together cost as much as one.
 
-Numbers are drawn with randomness for post-processing, which may be seeded.  No guarantee depends on it; the noise on
+Numbers are drawn with randomness for post-processing, which may be seeded.  No guarantee depends on it.  The noise on
 the sums is drawn in ``privacy``.
 """
 
@@ -30,7 +30,7 @@ from sfumato.vault.value_measurables import Positions
 SHARE = Fraction(1, 100)
 """Share of the loss for the positions of all attributes with wide cells together, if there are any."""
 
-_STEPS = 1 << 12  # steps that one row adds, at least: enough for any precision
+_STEPS = 1 << 12  # minimum steps that one row adds: enough for any precision
 _FINE = 1 << 8  # steps of the widest cells of nearly all people
 _NEARLY_ALL = 0.95  # share of the people; wider cells than theirs are summed separately
 _LARGEST = 1 << 27  # steps from zero to a bound
@@ -46,7 +46,7 @@ class CellPosition:
 
     @staticmethod
     def of_all(mean: float, deviation: float, declared: int) -> CellPosition:
-        """Return one shrunken position for all cells (James and Stein 1961), for models of old versions."""
+        """Return one shrunken position for all cells (James and Stein 1961), for models in an older format."""
         shrinkage = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
         return CellPosition((float(np.clip(shrinkage * mean, -_MOST, _MOST)),) * declared)
 

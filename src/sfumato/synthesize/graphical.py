@@ -1,4 +1,4 @@
-"""A graphical model over groups of codes, as the graphical methods release it."""
+"""The model that graphical methods release: a graphical model over groups of codes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.vault import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
-POSITIONS = "positions of cells"  # of a stored model
-MOST_CELLS = 1 << 26  # 512 MiB of expected counts
+POSITIONS = "positions of cells"  # key of a stored model
+MOST_CELLS = 1 << 26  # expected counts, 512 MiB
 _BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
 
 
@@ -51,9 +51,9 @@ class Measured:
 class Graphical:
     """A graphical model over the groups of each attribute, and the weights that spread groups over codes.
 
-    It is public, because it depends only on noisy measurements: storing and sampling it costs nothing.  ``tables`` are
-    these measurements; releases of old versions have none.  ``reused`` are journal entries whose marginals were used as
-    well.  ``distances`` are measured distances of pairs from the table, and ``totals`` the measured totals of the
+    It is public, because it depends only on noisy measurements: storing and sampling it costs no privacy.  ``tables``
+    are these measurements; models in an older format have none.  ``reused`` are journal entries whose marginals were
+    used too.  ``distances`` are measured distances of pairs from the table.  ``totals`` are the measured totals of the
     weight of the rows.
     """
 
@@ -89,7 +89,7 @@ class Graphical:
 
     def answers(self, workload: Workload) -> FloatArray:
         """Return the expected answers to a workload: shape ``(queries,)``."""
-        if isinstance(workload, Marginals):  # marginal by marginal, as their common table may be beyond any memory
+        if isinstance(workload, Marginals):  # one by one, because their common table may exceed memory
             return np.concatenate([self.cells(clique) for clique in workload.marginal_attributes(self.domain)])
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
@@ -117,8 +117,8 @@ class Graphical:
         """Condition the model on codes of the named attributes; its total becomes the expected number of such rows.
 
         Raises:
-            DomainError: no such attribute.
-            QueryError: no such code.
+            DomainError: an attribute does not exist.
+            QueryError: a code does not exist.
             InfeasibleError: such rows are impossible in the model.
         """
         coarsenings = dict(self.coarsenings)
@@ -199,7 +199,7 @@ class Graphical:
 
 
 def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosition]:
-    """Restore the positions in cells; models of old versions have one mean and its noise for all cells."""
+    """Restore the positions in cells.  Models in an older format have one mean and its noise for all cells."""
     older = payload.get("positions", {})
     return {
         name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()

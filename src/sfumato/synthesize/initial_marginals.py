@@ -1,8 +1,8 @@
 """The first step of every graphical method: the row count, the one-way marginals, and the groups of codes.
 
-Marginals that were released before are used as further observations of the model.  They are public, so a fit uses them
-at no loss; the analyst was charged for them when they were asked.  They help if they are about as precise as what the
-new loss can measure.  So all of them are used if the new loss is at most what they cost together, and none otherwise.
+Marginals of earlier releases are used as further observations of the model.  They are public and were charged when they
+were released, so a fit uses them at no loss.  They help if they are about as precise as the new measurements.  So all
+of them are used if the new loss is at most their total loss, and none otherwise.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement, StoredMarginal, check_size
 from sfumato.vault.mechanisms import noises
 
-COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
+COUNT_SHARE = Fraction(1, 200)  # a rough count for planning; the released number also uses the sums of one-way tables
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
-_LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss the computed share would be zero
-_LEAST_PART = Fraction(1, 10**9)  # least part of a loss for one step or table
-_SUREST = 1e-2  # least variance of an expected tail, relative to the noise; a fit with surer cells fails
+_LEAST_SHARE = Fraction(1, 10**6)  # minimum share, because the computed share is zero at a huge loss
+_LEAST_PART = Fraction(1, 10**9)  # minimum part of a loss for one step or table
+_SUREST = 1e-2  # minimum variance of an expected tail, relative to the noise; a fit with more certain cells fails
 PAIR_CELLS = 20.0
 """Cells of two standard deviations of noise that the rows must fill, before measured pairs are better than columns.
 
 On Adult, NIST and German at nine sizes and losses, columns alone had less error in their pairs up to 16 cells, and more
 error from 50 cells.
 """
-LEAST_VARIANCE = 1e-6  # least variance of a cell: at a huge loss the noise variance is a float zero
+LEAST_VARIANCE = 1e-6  # minimum variance of a cell: at a huge loss the noise variance is a float zero
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The groups of codes, the noisy tables over them, and the model fitted to these.
 
-    ``tables`` are all noisy tables as they were measured: one for each of ``measured``, and one of a measured row
-    count.  ``prior_expectations`` are the model's counts of marginals before they were measured.  ``totals`` are those
-    of the weight of the rows.  ``ordered_groups`` is the number of the first groups of an attribute that have an order.
+    ``tables`` are all noisy tables as measured: one for each of ``measured``, and one of a measured row count.
+    ``prior_expectations`` are the model's counts of marginals before their measurement.  ``totals`` are the totals of
+    the weight of the rows.  ``ordered_groups`` is the number of leading groups of an attribute that are ordered.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -90,7 +90,7 @@ class Fit:
         return labels if any(label is not None for label in labels) else None
 
     def question(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Marginal:
-        """Return the marginal over groups, or over runs of them."""
+        """Return the marginal over groups, or over runs of groups."""
         return Marginal(attributes, groups=self.groups(attributes, runs))
 
     def with_measurements(
@@ -103,7 +103,7 @@ class Fit:
 
         Args:
             measurements: noisy marginals.
-            runs: over which each was measured, or None for all groups.
+            runs: the runs of each measurement, or None for all groups.
         """
         run_list = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
         new = [self._observe(measurement, joined) for measurement, joined in zip(measurements, run_list, strict=True)]
@@ -124,7 +124,7 @@ class Fit:
         )
 
     def with_observations(self, stored: Sequence[Observation]) -> Fit:
-        """Return the fit with tables over groups that were released before, at no loss."""
+        """Return the fit with tables over groups from earlier releases, at no loss."""
         if not stored:
             return self
         known, expectations = self._with(stored), self._expected_before(stored)
@@ -132,7 +132,7 @@ class Fit:
         return replace(self, observations=known, prior_expectations=expectations, model=model)
 
     def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
-        """Return the model's counts of each marginal of several attributes before it was measured."""
+        """Return the model's counts of each marginal of several attributes before its measurement."""
         tables = {o.attributes for o in new_tables if len(o.attributes) > 1 and o.weights is None}
         new = tables - set(self.prior_expectations)
         return {**self.prior_expectations, **{clique: self._expected_table(clique) for clique in new}}
@@ -179,14 +179,14 @@ class Fit:
 
 @dataclass(frozen=True)
 class OneWayMarginals:
-    """The options by which one-way marginals are measured and their codes grouped.
+    """The options for measuring one-way marginals and grouping their codes.
 
     Attributes:
         share: share of the loss for all of them; None for a share that grows with the noise relative to the rows.
         max_group_deviations: largest noisy count of a group of neighbors, in standard deviations of its noise.
-        importance: weights of the columns when the share is divided; default: equal weights.
+        importance: weights of the columns when the share is divided.  Default: equal weights.
         pairs: number of larger marginals that will divide the rest of the loss.  If noise would hide them, the columns
-            get all of it; 0 does not ask.
+            get the whole loss. 0 skips this check.
     """
 
     share: Fraction | None = None
@@ -214,11 +214,11 @@ def measure_one_way(
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
-        mechanisms: where to measure.
-        split: what the loss is taken from.
+        mechanisms: measures the marginals.
+        split: the loss to take shares from.
         total: where the number of rows comes from; a rough noisy count is measured unless it is public.
-        columns: how the loss is divided over them, and when codes share a group.
-        zeros: cells that are impossible; codes of which different cells are impossible share no group.
+        columns: the division of the loss over columns, and the rule for groups of codes.
+        zeros: impossible cells; codes with different impossible cells never share a group.
     """
     domain = mechanisms.domain
     count = _count(mechanisms, split, total)
@@ -257,7 +257,7 @@ def measure_one_way(
 
 
 def _ordered_groups(domain: Domain, coarsenings: Mapping[str, Coarsening]) -> dict[str, int]:
-    """Return how many of the first groups of each attribute with an order have one."""
+    """Return the number of leading groups of each ordered attribute that are ordered."""
     return {
         attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
         for attribute in domain
@@ -278,10 +278,10 @@ def _positions(
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
-    """Refuse attributes of more than ``most`` cells, before anything is charged: all are measured cell by cell.
+    """Refuse attributes of more than ``most`` cells before anything is charged, because all are measured cell by cell.
 
     Raises:
-        SizeError: there is one, or all together are more than the vault counts at once.
+        SizeError: an attribute is too large, or all together exceed the vault's limit.
     """
     for attribute in domain:
         if attribute.size > most:
@@ -294,10 +294,10 @@ def refuse_fine(domain: Domain, most: int) -> None:
 
 
 def refuse_undividable(domain: Domain, loss: Loss) -> None:
-    """Refuse a loss too small or too large to be divided over the steps of a method, before anything is charged.
+    """Refuse a loss too small or too large to divide over the steps of a method, before anything is charged.
 
     Raises:
-        LossError: the loss, or a part of it, is beyond what its noise can be drawn for.
+        LossError: no noise can be drawn for the loss or a part of it.
     """
     divisible = loss.divisible
     with dividing(loss, "the steps of a graphical method"):
@@ -354,7 +354,7 @@ def coarsen(
 
 
 def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return numbers of codes that are equal only where they were before, and differ at every point."""
+    """Return numbers of codes that are equal only for equal ``strata`` and differ at every point."""
     before = np.zeros(attribute.size, dtype=np.int64) if strata is None else strata
     own = np.zeros(attribute.size, dtype=np.int64)
     points = [code for code in range(attribute.declared) if attribute.is_point(code)]
@@ -376,7 +376,7 @@ def _with_tails(
 
 
 def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
-    """Return the widths of the declared cells, 0 for points; an open cell has its typical value in the middle."""
+    """Return the widths of the declared cells: 0 for points.  An open cell has its typical value in the middle."""
     if isinstance(attribute, Real):
         widths = np.diff([attribute.bounds(code) for code in range(attribute.declared)])[:, 0]
     elif attribute.edges is None:
@@ -432,15 +432,15 @@ def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observat
 
 
 CLEAR = 2.0
-"""Least distance of a stored table from independence, in expected noise, for it to enter the model at once."""
+"""Minimum distance of a stored table from independence, in expected noise, for using it at once."""
 
 EARLY_CELL_SHARE = 0.15
-"""Share of the cell cap for tables that enter before candidates are scored; the rest is for better tables."""
+"""Share of the cell cap for tables that are used before candidates are scored.  The rest is for better tables."""
 
 
 @dataclass(frozen=True, eq=False)
 class PriorMarginals:
-    """The stored marginals over the groups of a fit, each once, and their journal entries."""
+    """The distinct stored marginals over the groups of a fit, and their journal entries."""
 
     observations: tuple[Observation, ...] = ()
     entries: tuple[int, ...] = ()
@@ -467,7 +467,7 @@ class PriorMarginals:
 
 
 def prior_marginals(domain: Domain, fit: Fit, stored: Sequence[StoredMarginal], loss: Loss) -> PriorMarginals:
-    """Return the stored marginals that a release at ``loss`` uses: none if it costs more than they did."""
+    """Return the stored marginals that a release at ``loss`` uses: none if its loss is larger than theirs."""
     stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
         return PriorMarginals()

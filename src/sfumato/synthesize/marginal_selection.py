@@ -1,7 +1,7 @@
-"""Select the marginals to measure next: those with the largest expected gain that keep inference exact.
+"""Select the marginals to measure next: those with the largest expected gain for which inference stays exact.
 
-All candidates of a round are scored together by their noisy L1 distance from the model.  Marginals are then added
-greedily while one more removes more expected error than its noise adds, and the junction tree stays under its cap.
+All candidates of a round are scored together by their noisy L1 distance from the model.  Then marginals are added
+greedily while a marginal removes more expected error than its noise adds, and the junction tree stays under its cap.
 The pairs of a maximum spanning tree come first, because a few large cliques would leave other attributes independent.
 """
 
@@ -34,18 +34,19 @@ from sfumato.vault.interface import Measures
 from sfumato.vault.measurables import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
 
-_CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
-_MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
+_CHUNK_CELLS = 1 << 22  # exact counts at a time behind the mechanisms: 32 MiB
+_MOST_MARGINAL = 1 << 27  # the vault's limit at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
-_LEAST_AGAIN = 1e-4  # least part of a round's share that is measured
-_PATIENCE = 200  # candidates in a row that no longer fit under the cap
+_LEAST_AGAIN = 1e-4  # minimum part of a round's share that is measured
+_PATIENCE = 200  # consecutive candidates that exceed the cap before the search ends
 
 HELD = 2.0
-"""Mean number of people in a cell of a table after neighbors are joined, in deviations of noise."""
+"""Mean number of people per cell of a table after neighbors are joined, in deviations of noise."""
 
 SPARSE = 0.4
-"""Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
-measured again group by group."""
+"""Largest share of filled cells at which a table is measured again group by group.  Cells with fewer people than a
+deviation of noise count in part.
+"""
 
 _Query = TypeVar("_Query", Distance, Marginal)
 
@@ -59,19 +60,19 @@ class SizeLimits:
     """The size limits of a graphical method, which do not depend on the data.
 
     Attributes:
-        cells: of the junction tree, all cliques together; about 60 bytes each while fitting.  One marginal has
+        cells: cells of the junction tree, all cliques together; a fit takes about 60 bytes for each.  One marginal has
             at most a quarter of them.
-        candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of
-            them are likely to matter; their scores share one loss.
-        marginal: cells of one marginal over the codes, which is what the vault counts.
+        candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of them
+            are likely to matter.  Their scores share one loss.
+        marginal: cells of one marginal over the codes, as the vault counts it.
         prior_marginals: True if ``aim`` may use earlier released marginals of the same data.
-        distance_bounds: True if ``aim`` also measures the distance of every pair of its final model from the table.
-            It takes 3 % of the loss, and bounds the error of pairs that were not measured.
-        leading: attributes that much else depends on, such as the number of children.  Each gets the loss of a column
-            of :data:`LEADING` times as many cells.
+        distance_bounds: True if ``aim`` also measures the distance of every pair of its final model from the table.  It
+            takes 3 % of the loss, and bounds the error of pairs that were not measured.
+        leading: attributes that many others depend on, such as the number of children.  Each gets the loss of a column
+            with :data:`LEADING` times as many cells.
 
     Raises:
-        InputError: no whole numbers, or marginals larger than the vault counts at once.
+        InputError: a limit is not an integer, or marginals are larger than the vault's limit.
     """
 
     cells: int = 400_000
@@ -93,7 +94,7 @@ class SizeLimits:
     def describe(self) -> dict[str, Any]:
         """Return the parameters for the journal.
 
-        Defaults of later options are left out, so that the keys of old releases stay equal.
+        Defaults of later options are left out, so that stored keys stay equal.
         """
         parameters: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
         parameters |= {"leading": list(self.leading)} if self.leading else {}
@@ -108,10 +109,10 @@ class SizeLimits:
         return tuple(LEADING if name in self.leading else 1.0 for name in names)
 
     def refuse_for(self, method: str) -> None:
-        """Refuse what only ``aim`` can do.
+        """Refuse limits that only ``aim`` supports.
 
         Raises:
-            InputError: pairs are to be bounded, or earlier marginals left alone, which another method never uses.
+            InputError: ``distance_bounds`` is True, or ``prior_marginals`` is False.
         """
         if self.distance_bounds or not self.prior_marginals:
             raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only aim does", culprit=self)
@@ -130,7 +131,7 @@ def size_limits(limits: SizeLimits | None) -> SizeLimits:
 
 @dataclass(frozen=True)
 class Table:
-    """A marginal that may be measured over runs of neighbouring groups; ``impossible`` cells are known to be empty."""
+    """A marginal that may be measured over runs of neighboring groups; ``impossible`` cells are known to be empty."""
 
     attributes: Clique
     runs: Runs
@@ -173,7 +174,7 @@ def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
 
 
 def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
-    """Return the marginals of ``ways`` attributes inside those of a workload, with their weights.
+    """Return the marginals of ``ways`` attributes inside the marginals of a workload, with their weights.
 
     The weight of a marginal is the number of attributes that it shares with each marginal of the workload,
     summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2).
@@ -198,9 +199,10 @@ def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: S
 
 
 def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[Clique]:
-    """Return the candidates with the smallest tables over the codes, ``most`` cells together, in the given order.
+    """Return the candidates with the smallest tables over the codes, at most ``most`` cells in total, in the given
+    order.
 
-    The exponential mechanism looks at all candidates at once, so the vault has to hold all their tables.
+    The exponential mechanism scores all candidates at once, so the vault must hold all their tables.
     """
     sizes = {clique: domain.project(clique).size for clique in candidates}
     order = sorted(candidates, key=sizes.__getitem__)
@@ -216,7 +218,7 @@ def measure_marginals(
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
 ) -> Fit:
-    """Measure marginals over groups or runs of them, at ``loss`` divided by ``shares``, and return the new fit."""
+    """Measure marginals over groups or runs at ``loss``, divided by ``shares``, and return the new fit."""
     questions = [fit.question(clique, runs) for clique, runs in marginals.items()]
     total = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
@@ -228,7 +230,10 @@ def measure_marginals(
 
 
 def remeasure(mechanisms: Measures, fit: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
-    """Measure the one-way marginals again, if no other marginal is worth its noise, and return the new fit."""
+    """Measure the one-way marginals again, and return the new fit.
+
+    Callers do so if noise outweighs the gain of every other marginal.
+    """
     shares = split.shares([float(fit.model.sizes[name]) for name in mechanisms.domain.names])
     every = [(name,) for name in mechanisms.domain.names]
     return measure_marginals(mechanisms, fit, dict.fromkeys(every), loss=loss, shares=shares)
@@ -264,8 +269,8 @@ class MeasuredMarginal:
     def remeasured(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
         """Return the table for a repeated measurement, given the model's expected counts over groups.
 
-        It has the same runs, so that both measurements are pooled.  It has single groups instead if most cells are
-        empty: over runs (``SPARSE``), or if the filled cells have ``HELD`` deviations of people each.
+        It has the same runs, so that both measurements are pooled.  It has single groups instead if most cells over
+        runs are empty (``SPARSE``), or if the filled cells have ``HELD`` deviations of people each.
         """
         joined = np.minimum(self.runs.sum(expected) / deviation, 1.0).mean()
         filled = np.minimum(expected / deviation, 1.0).sum()
@@ -288,13 +293,13 @@ def select_marginals(
 ) -> dict[Clique, MeasuredMarginal]:
     """Select the tables to measure together at ``share`` of the loss, each with its own share.
 
-    The gain of a candidate is its weighted distance less the error that its noise adds, when the loss is divided
-    optimally (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` bounds the junction tree.  Pairs with a gain in
-    a maximum spanning tree of weighted distances come first: such a pair also connects all pairs across it, which its
-    own distance leaves out.
+    The gain of a candidate is its weighted distance minus the error of its noise, for an optimal division of the loss
+    (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` bounds the junction tree.  Pairs with a gain in a maximum
+    spanning tree of weighted distances come first.  Such a pair also connects all pairs across it, which its own
+    distance does not include.
 
-    Tables ``taken`` before are measured again: their loss and ``share`` are divided together over them and the selected
-    candidates.
+    Tables ``taken`` before are measured again.  Their loss and ``share`` are divided together over them and the
+    selected candidates.
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.open for table in scored.tables])
@@ -309,9 +314,9 @@ def select_marginals(
 def select_child_marginals(
     scored: Scored, *, split: BudgetSplit, share: float, cell_budget: CellBudget
 ) -> dict[Clique, MeasuredMarginal]:
-    """Select the tables to measure of a child, given its known attributes: see :func:`select_marginals`.
+    """Select the tables of a child to measure, given its known attributes: see :func:`select_marginals`.
 
-    If the junction tree has no room for all candidates with a gain, the pairs of a spanning tree of these come first.
+    If the junction tree has no room for all candidates with a gain, the pairs of their spanning tree come first.
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
@@ -370,7 +375,7 @@ class _Worth:
         return sorted(indexes, key=lambda index: -self.distances[index])
 
     def picked(self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]) -> list[int]:
-        """Select candidates with a gain greedily, ``first`` before others; without ``cell_budget`` all of them."""
+        """Select candidates with a gain greedily, ``first`` before others.  Default: no limit on cells."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
         picked: list[int] = []
         refused = 0
@@ -408,16 +413,16 @@ def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
 
 
 def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
-    """Draw rows on which marginals outside all cliques are counted, because exact elimination could be very large."""
+    """Draw rows for counting marginals outside all cliques, because exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
 
 def reference(
     model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray], runs: Runs | None = None
 ) -> NDArray[np.int64]:
-    """Return the model's counts of a marginal over groups or runs of them, as integers.
+    """Return the model's counts of a marginal over groups or runs, as integers.
 
-    They are exact, but for three or more attributes outside all cliques they are counted on ``sampled`` rows.
+    They are exact, except for three or more attributes outside all cliques: these are counted on ``sampled`` rows.
     """
     if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
         counts: FloatArray = model.expected(clique)
@@ -442,7 +447,7 @@ def coarsened_marginals(fit: Fit, domain: Domain, cliques: Iterable[Clique], dev
 def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
     """Return the tables with the number of cells that are structural zeros of two attributes.
 
-    The model has no people in these cells, so that their noise does not count against a table.
+    The model has no people in these cells, so their noise does not count against a table.
     """
     names = {name for zero in zeros for name in zero.attributes}
     empty: dict[Clique, NDArray[np.bool_]] = {}

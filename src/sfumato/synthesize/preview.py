@@ -28,7 +28,7 @@ from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
 from sfumato.workload.counting_queries import Workload, all_marginals
 
-_DEVIATIONS = 1.96  # of Gaussian noise, with 95 %
+_DEVIATIONS = 1.96  # for Gaussian noise, with 95 % confidence
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,14 @@ class Preview:
     """The expected errors of a release.
 
     Attributes:
-        method: the method that the release will take.
+        method: the method of the release.
         expected_error: for a method that measures whole tables: its own figures, in rows.
-        columns: for a method that measures columns and pairs: the error of one cell of each column, in rows, with 95 %.
-        pair: the error of one cell of a measured pair, in rows, with 95 %; None if no pair is measured.
+        columns: for a method that measures columns and pairs: the error of one cell of each column, in rows, with 95 %
+            confidence.
+        pair: the error of one cell of a measured pair, in rows, with 95 % confidence; None if no pair is measured.
         rows_for_pairs: rows of a table below which noise hides the pairs, so that only columns are measured.
         rows: the public number of rows; None if it is not public.
-        noise_of: the method whose noise is stated for want of the method's own; empty if it is its own.
+        noise_of: the method whose noise is stated if the method has no figure; empty if the figures are its own.
     """
 
     method: str
@@ -94,10 +95,10 @@ def preview(
 
     Args:
         domain: the domain of the table.
-        total: where the number of rows comes from; default: a noisy count.
-        workload: the queries that the rows should answer well; default: all pairs of columns.
+        total: where the number of rows comes from.  Default: a noisy count.
+        workload: the queries that the rows should answer well.  Default: all pairs of columns.
         method: the name of a method.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the loss of the release.
+        **stated: the loss of the release: ``loss``, or ``epsilon`` with or without ``delta``.
 
     Raises:
         InputError, LossError, QueryError, SizeError: the method refuses such a release.
@@ -114,7 +115,7 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     """Return the expected errors of a task.
 
     Raises:
-        InputError, LossError, QueryError, SizeError: the method refuses it.
+        InputError, LossError, QueryError, SizeError: the method refuses the task.
     """
     refuse_wrong_total(domain, task.loss, task.total)
     chosen = method.estimate(domain, task) if method is AUTO else None
@@ -128,9 +129,9 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
 
 
 def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:
-    """Return the errors of a method that measures all columns first, then at least the pairs of a tree.
+    """Return the errors of a method that measures all columns first, then at least a tree of pairs.
 
-    The shares of the loss are those of ``aim``.  Other methods of its kind divide it nearly alike.
+    The shares of the loss are those of ``aim``.  Similar methods divide it nearly alike.
     """
     split = BudgetSplit(task.loss.divisible, contribution(domain).rows)
     most = float(1 - count_share(task.total))

@@ -1,9 +1,8 @@
-"""The contract of a fitted model, the plainest model (independent tables), and the rows of codes.
+"""The interface of fitted models, the simplest model (independent tables), and the conversion of codes to rows.
 
-A declared cell becomes its value: a categorical cell the declared value, a bin of integers an integer drawn uniformly
-from it, a bin of reals a real drawn uniformly from it.  A missing value becomes null.  The cell of unknown values
-becomes the text ``(other)`` in a text column, which is its public label.  In other columns it becomes null, because no
-number or boolean means "not declared".
+A declared cell becomes a value.  A categorical cell becomes its declared value; a bin of numbers becomes a number drawn
+uniformly from it.  A missing value becomes null.  The cell of unknown values becomes the text ``(other)`` in a text
+column, which is its public label.  In other columns it becomes null, because no number or boolean means "not declared".
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from sfumato.workload.counting_queries import Workload
 
 
 class Model(Protocol):
-    """A distribution over the cells of a domain, fitted to noisy measurements: public, free to sample again."""
+    """A distribution over the cells of a domain, fitted to noisy measurements.  It is public, so sampling it is
+    free.
+    """
 
     @property
     def domain(self) -> Domain:
@@ -67,11 +68,11 @@ class Model(Protocol):
         ...
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
-        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``."""
+        """Return ``rows`` rows of codes in random order: shape ``(rows, attributes)``.  Default: ``total`` rows."""
         ...
 
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
-        """Return the same rows, a block at a time."""
+        """Return the same rows, one block at a time."""
         ...
 
 
@@ -105,7 +106,7 @@ class Product:
         """Return expected counts of a marginal, flat in C order.
 
         Raises:
-            QueryError: an attribute that no part covers.
+            QueryError: no part covers an attribute.
         """
         if missing := [name for name in attributes if name not in self.domain]:
             raise QueryError(f"the release does not cover {', '.join(missing)}", culprit=missing)
@@ -135,7 +136,7 @@ class Product:
         return codes
 
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
-        """Yield the rows of :meth:`sample` in one block, as the counts of all rows are rounded together."""
+        """Yield the rows of :meth:`sample` in one block, because the counts of all rows are rounded together."""
         yield self.sample(random, rows)
 
     def payload(self) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class Product:
 
     @staticmethod
     def restore(domain: Domain, payload: dict[str, Any]) -> Product:
-        """Return the model that was stored, over the domain of the protected table."""
+        """Restore a stored model over the domain of the protected table."""
         parts = tuple(
             Factor(tuple(names), payload[f"part {index}"]) for index, names in enumerate(payload["attributes"])
         )
@@ -154,15 +155,15 @@ class Product:
 
 
 OTHER = "(other)"
-MOST_VALUES = 1 << 30  # 4 GiB of codes
+MOST_VALUES = 1 << 30  # codes, 4 GiB
 
 
 def refuse_large(rows: int, attributes: int) -> None:
     """Refuse a sample that would not fit in memory.
 
     Raises:
-        InputError: no number of rows.
-        SizeError: too many.
+        InputError: the number of rows is invalid.
+        SizeError: the number of rows is too large.
     """
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
         raise InputError(f"a sample has a whole number of rows from 0, not {rows}", culprit=rows)
@@ -175,10 +176,10 @@ def refuse_large(rows: int, attributes: int) -> None:
 
 
 def round_to_total(weights: FloatArray, total: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Integer counts that sum to ``total`` and differ from weights of that sum by less than one, unbiased.
+    """Return integer counts that sum to ``total``, each within one of its weight scaled to that sum, without bias.
 
-    Systematic sampling (Madow 1949): one uniform offset decides every remainder, so that any run of
-    neighbouring cells is off by less than one as well.
+    This is systematic sampling (Madow 1949): one uniform offset decides every remainder.  So the sum of any run of
+    neighboring cells is also within one.
 
     >>> random = np.random.default_rng(1)
     >>> counts = round_to_total(np.array([0.5, 2.0, 1.5]), 4, random)
@@ -199,11 +200,11 @@ def round_to_total(weights: FloatArray, total: int, random: np.random.Generator)
 
 
 BLOCK = 1 << 18
-"""Rows made into Arrow columns, and written, at a time: a column of numbers takes 2 MB."""
+"""Rows that are converted to Arrow columns, and written, at a time: a column of numbers takes 2 MB."""
 
 
 def filled(blocks: Iterable[CodeArray], rows: int, domain: Domain, kind: type[np.integer[Any]]) -> CodeArray:
-    """Blocks of codes as one array of a type of integers, shape ``(rows, attributes)``."""
+    """Return blocks of codes as one array of an integer type, shape ``(rows, attributes)``."""
     codes = np.empty((max(rows, 0), len(domain)), dtype=kind, order="F")
     start = 0
     for block in blocks:
@@ -214,12 +215,12 @@ def filled(blocks: Iterable[CodeArray], rows: int, domain: Domain, kind: type[np
 
 @dataclass(frozen=True, eq=False)
 class DrawnRows:
-    """Rows of codes as typed Arrow columns, made one block at a time and the same each time.
+    """Rows of codes as typed Arrow columns, made in blocks, and the same on each call.
 
     Attributes:
         domain: domain of the codes.
         codes: shape ``(rows, attributes)``, in the smallest type that holds them.
-        random: generator that draws values within a cell; it is copied, not used up.
+        random: generator of values within a cell; each call uses a copy.
         metadata: metadata of the schema.
         positions: measured positions of numbers in their cells.
     """
@@ -257,8 +258,8 @@ def to_arrow(
     """Return rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
 
     Numbers are drawn evenly from their cells, or about the measured mean ``positions``.  A date is the first day of its
-    cell, a time stamp the first moment.  Nothing finer than the cells is measured, and an even draw would suggest that
-    admissions on Sundays and at night were known.
+    cell, and a time stamp the first moment.  The release measures nothing finer than the cells.  Random days and hours
+    would suggest knowledge of weekends and nights that it does not have.
     """
     held = positions or {}
     return pa.table(
@@ -300,7 +301,9 @@ def _column(
 
 
 def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: NDArray[np.bool_]) -> pa.Array:
-    """Return numbers of cells; a number that rounds up to the edge would be in the next cell, so it is moved back."""
+    """Return numbers in cells.  A number that rounds up to the upper edge is moved back, because the edge is in the
+    next cell.
+    """
     low, high = _real_bounds(attribute)
     closed = np.array([attribute.is_closed(code) for code in range(attribute.declared)])
     last = np.where(closed, high, np.nextafter(high, low))
@@ -308,13 +311,13 @@ def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: ND
 
 
 def _real_bounds(attribute: Real) -> tuple[FloatArray, FloatArray]:
-    """Return lower and upper edges of the declared cells; of a point both are the point."""
+    """Return lower and upper edges of the declared cells; both edges of a point are the point."""
     low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64).T
     return low, high
 
 
 def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:
-    """Return the same column with the typical value wherever the last cell was drawn."""
+    """Return the column with the typical value in rows of the last cell."""
     typical = pa.scalar(attribute.typical, drawn.type)
     return pc.if_else(pa.array(codes == attribute.declared - 1), typical, drawn)
 
@@ -330,10 +333,10 @@ def _categorical(attribute: Categorical, codes: CodeArray) -> pa.Array:
 def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return the cells of the rows of a synthetic column from :func:`to_arrow`, shape ``(rows,)``.
 
-    They are the cells of :func:`read_back`.
+    The cells are distinguished as in :func:`read_back`.
 
     Raises:
-        InputError: the column is of another type, or holds a value that the attribute does not declare.
+        InputError: the column has another type, or contains an undeclared value.
     """
     missing, other = null_code(attribute), unknown_code(attribute)
     nothing = missing if missing is not None else other
@@ -354,14 +357,14 @@ def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]
     else:
         numbers, starts, (least, most) = _in_order(attribute, values)
         codes = np.clip(np.searchsorted(starts, numbers, side="right") - 1, 0, attribute.declared - 1)
-        wrong = ~((numbers >= least) & (numbers <= most)) & ~empty  # NaN is neither
+        wrong = ~((numbers >= least) & (numbers <= most)) & ~empty  # NaN fails both comparisons
     if wrong.any() or (empty.any() and nothing is None):
         raise _odd(attribute)
     return np.where(empty, -1 if nothing is None else nothing, codes)
 
 
 def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
-    """Return codes as a file distinguishes them: without a text for unknown values, a null is a missing value."""
+    """Return codes as a file distinguishes them: without a text for unknown values, null is a missing value."""
     missing, other = null_code(attribute), unknown_code(attribute)
     text = isinstance(attribute, Categorical) and isinstance(attribute.values[0], str)
     if missing is None or other is None or text:
@@ -370,9 +373,9 @@ def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_order(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
-    """Return the numbers of a column, the first numbers of its cells, and the least and the greatest declared number.
+    """Return the numbers of a column, the first number of each cell, and the least and greatest declared numbers.
 
-    Dates are numbers like the spans of cells, whatever the unit of time in the file.
+    Dates are converted to the unit of the spans of cells, for any unit of time in the file.
     """
     codes = range(attribute.declared)
     if isinstance(attribute, Integer | Real):

@@ -1,12 +1,12 @@
 """The errors of the counts of a synthetic file, for declared values and for pairs.
 
-They follow from the noisy tables of the release and from the file.  Noise of known size is on each noisy count, so the
-table's own count is known up to that noise, whether or not the model is right.  The protected table is not read again.
-Errors of values and pairs that were not measured are not stated.
+They follow from the noisy tables of the release and from the file.  Each noisy count has noise of known size.  So the
+table's own count is known up to that noise, even if the model is wrong.  The protected table is not read.  Errors of
+values and pairs that were not measured are not stated.
 
-A pair that no table has is answered by the model, and no measured table bounds the error of the model.  Distances of
-all pairs do.  They are measured after the last fit, at a small part of the loss.  They hold for any model, and they are
-wide, because they count every cell.
+A pair without a measured table is answered by the model, and no measured table bounds the error of the model.
+Distances of all pairs do.  They are measured after the last fit, at a small part of the loss.  They hold for any model.
+They are wide, because they add up the errors of all cells.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Distance
 
 CONFIDENCE = Fraction(95, 100)
-"""Of every error that is stated."""
+"""Confidence of every stated error."""
 
 _SMALL_VARIANCE = 16.0
-_ROUNDING = 1e-12  # of a sum of probabilities
-_MEAN = 0.8  # of the size of noise, in standard deviations, at most: .798 of a Gaussian, .707 of Laplace noise
-_COUNTED = 1 << 18  # rows at a time, so that what is made of them stays in the processor's cache
-_ASSOCIATION_ROWS = 50_000  # of a file, in random order, by which the strength of an association is judged
+_ROUNDING = 1e-12  # tolerance of a sum of probabilities
+_MEAN = 0.8  # upper bound on the mean size of noise, in standard deviations: .798 for Gaussian, .707 for Laplace noise
+_COUNTED = 1 << 18  # rows processed at a time, to fit the processor's cache
+_ASSOCIATION_ROWS = 50_000  # leading rows of a file, in random order, for the strength of an association
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,10 @@ class PooledMarginal:
     Attributes:
         counts: one axis per attribute.
         groups: the group of each code of an attribute, shape ``(codes,)``.
-        noise: noise on one cell of the table; of several tables, the noise of the table with least noise on a count.
+        noise: noise on one cell of the table.  For several tables, it is the noise of the table with the least noise on
+            a count.
         summed: number of cells of this table in each count.
-        left: share of the variance of its noise that is left after pooling.
+        left: share of the variance of its noise that remains after pooling.
     """
 
     counts: NDArray[np.int64] | FloatArray
@@ -62,26 +63,26 @@ class PooledMarginal:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise on one count."""
+        """The standard deviation of the noise on one count."""
         return math.sqrt(self.noise.variance * self.summed * self.left)
 
     def noise_bound(self, *, counts: int = 1, simultaneous: int = 1) -> float:
-        """Return a bound on the noise of a sum of so many counts, with 95 %, for ``simultaneous`` such sums at once.
+        """Return a bound on the noise of a sum of ``counts`` counts, with 95 %, for ``simultaneous`` such sums at once.
 
-        Noise of several tables reaches no further than that of one, each in its own standard deviations.  Pooled noise
-        has no integer values, so the bound is half a step larger before it is scaled.
+        Pooled noise has no heavier tails than the noise of one table, each in its own standard deviations.  Pooled
+        noise has no integer values, so the bound is half a step larger before it is scaled.
         """
         alone = _quantile(self.noise, self.summed * counts, simultaneous)
         return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
 
 
 def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
-    """Return the most precise noisy table of these attributes, summed over its others; None if no table has them.
+    """Return the most precise noisy table of the given attributes, summed over its others; None if no table has them.
 
-    The table with the finest groups is used.  Among several, it is one that was measured before the groups were made,
-    because its noise decided on them.  If it were used only for groups that were made, its errors would be stated only
-    when it is far off.  Then the table with least noise is used, pooled by inverse variance with independent tables
-    over the same groups.
+    The table with the finest groups is used.  Among several, a table that was measured before the groups were formed
+    comes first, because its noise decided on the groups.  If it were used only for the groups that it formed, its
+    errors would be stated only when they are large.  Then the table with the least noise is used, pooled by inverse
+    variance with independent tables over the same groups.
     """
     held = [table for table in tables if set(attributes) <= set(table.attributes)]
     sums = [(table.fresh, _summed(table, tuple(attributes), domain)) for table in held]
@@ -90,8 +91,9 @@ def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], dom
 
 
 def _pooled(best: PooledMarginal, others: Sequence[PooledMarginal]) -> PooledMarginal:
-    """Return the counts of all over the groups of the best; of the best alone where its noise is so small that single
-    integers count.
+    """Return the pooled counts over the groups of the best table.
+
+    If its noise is so small that single integers matter, only the best table is used.
     """
     same = [one for one in others if all(map(np.array_equal, one.groups, best.groups))]
     if len(same) == 1 or best.noise.variance < _SMALL_VARIANCE:
@@ -111,13 +113,12 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> P
 
 
 def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
-    """Return a k so that P(|sum of noise| <= k) is as large as stated.
+    """Return the smallest k with P(|sum of noise| <= k) at the stated confidence; for a sum it is nearly the smallest.
 
-    It is the smallest for one draw, and nearly so for a sum.  A sum of m draws is assumed to reach root m times as far
-    as one draw, to the half step beyond which that rounds.  A sum of discrete Gaussians is nearly a discrete Gaussian
-    of m times the variance (Canonne, Kamath and Steinke 2020).  Sums of Laplace noise have lighter tails than one draw,
-    each in its own standard deviations.  If the noise is so small that single integers matter, its distribution is
-    summed.
+    A sum of m draws is assumed to reach root m times as far as one draw, including the half step of rounding.  A sum of
+    discrete Gaussians is nearly a discrete Gaussian of m times the variance (Canonne, Kamath and Steinke 2020).  Sums
+    of Laplace noise have lighter tails than one draw, each in its own standard deviations.  If the noise is so small
+    that single integers matter, its distribution is summed exactly.
     """
     missed = (1 - CONFIDENCE) / simultaneous
     if summed == 1:
@@ -128,7 +129,9 @@ def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
 
 
 def _tails(noise: Noise, summed: int) -> FloatArray:
-    """Return P(sum >= k) for k from 0, for so many independent draws: their characteristic functions multiply."""
+    """Return P(sum >= k) for k from 0, for ``summed`` independent draws, by the product of their characteristic
+    functions.
+    """
     support = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
     probabilities = np.zeros(2 * support)
     for k in range(-support + 1, support):
@@ -141,12 +144,12 @@ def _tails(noise: Noise, summed: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ValueErrors:
-    """The possible counts of an attribute's values in the table, next to those of a file.
+    """The possible counts of an attribute's values in the table, and the counts in a file.
 
     Attributes:
         rows: counts of the file by value, scaled to the rows of the table: shape ``(values,)``.
-        low, high: interval of the table's own count, each with 95 %.
-        worst: no value of the file is off by more, with 95 % for all at once.
+        low, high: interval of the table's own count, each with 95 % confidence.
+        worst: largest error of a value of the file, with 95 % confidence for all values at once.
     """
 
     rows: FloatArray
@@ -156,15 +159,15 @@ class ValueErrors:
 
     @property
     def off_by(self) -> FloatArray:
-        """The largest difference of each count of the file from the table's, each with 95 %."""
+        """The largest difference of each count of the file from the table's, each with 95 % confidence."""
         return _farthest(self.rows, self.low, self.high)
 
 
 def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
-    """Return the errors of an attribute's runs of codes:  ``runs`` has a number per code, ``rows`` a count per run.
+    """Return the errors of an attribute's runs of codes: ``runs`` has a number per code, ``rows`` a count per run.
 
-    A count that was measured alone is known up to its noise.  For a run inside a group only the group was measured: the
-    run has from none to all of its rows.
+    A count that was measured alone is known up to its noise.  For a run inside a group, only the group was measured, so
+    the run has between none and all of its rows.
     """
     (groups,) = measured.groups
     (run, group), inside = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
@@ -188,13 +191,13 @@ class PairErrors:
 
     Attributes:
         cells: number of cells of the measured table.
-        grouped: whether some of them are groups of values.
+        grouped: True if some of them are groups of values.
         deviation: standard deviation of the noise on one of them.
-        worst: no cell is off by more, with 95 % for all at once.
-        worst_of_values: no combination of single values is off by more. For a value inside a group only the group was
-            measured, so it may be off by all the rows of the group.
-        misplaced: largest share of the rows that would have to move to another cell, with 95 %. It is half of all
-            differences of cells, which is more if file and table have different numbers of rows.
+        worst: largest error of a cell, with 95 % confidence for all cells at once.
+        worst_of_values: largest error of a combination of single values.  For a value inside a group only the group was
+            measured, so the error may be all the rows of the group.
+        misplaced: largest share of the rows that would have to move to another cell, with 95 % confidence.  It is half
+            of the sum of the differences of cells, and is larger if file and table have different numbers of rows.
     """
 
     cells: int
@@ -206,7 +209,7 @@ class PairErrors:
 
 
 def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
-    """Return the errors of a measured pair in a file of these codes, which represent ``scale`` rows of the table."""
+    """Return the errors of a measured pair in a file with these codes, which represent ``scale`` rows of the table."""
     rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
     cells = measured.counts.size
     bound = measured.noise_bound(simultaneous=cells)
@@ -214,7 +217,7 @@ def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], sc
     off_by = _farthest(rows, np.maximum(measured.counts - bound, 0.0), most)
     alone = np.logical_and.outer(*(np.bincount(groups) == 1 for groups in measured.groups))
     of_values = np.where(alone, off_by, np.maximum(most, rows))
-    # the sizes of independent noise add up to their means, and past them by root as many times what one is past its
+    # the sum of n sizes of independent noise exceeds n means by root n times the excess of one
     mean = _MEAN * measured.deviation
     noise = cells * mean + math.sqrt(cells) * max(measured.noise_bound() - mean, 0.0)
     misplaced = (np.abs(rows - measured.counts).sum() + noise) / (2 * max(float(rows.sum()), 1.0))
@@ -229,7 +232,7 @@ def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], sc
 
 
 def occurrences(codes: CodeArray, size: int) -> NDArray[np.int64]:
-    """Rows of each code of an attribute: shape ``(size,)``."""
+    """Count the rows of each code of an attribute: shape ``(size,)``."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(codes), _COUNTED):
         counts += np.bincount(codes[start : start + _COUNTED], minlength=size)
@@ -257,9 +260,10 @@ def tally(
 
 
 def association(codes: tuple[CodeArray, CodeArray], groups: tuple[NDArray[np.int64], ...]) -> float:
-    """Strength of the association of two attributes in a file, 0 to 1: Cramer's V, corrected for chance (Bergsma 2013).
+    """Return the strength of the association of two attributes in a file, 0 to 1: Cramer's V, corrected for chance
+    (Bergsma 2013).
 
-    It is judged by the first 50 000 rows, which are in random order.
+    It uses the first 50 000 rows, which are in random order.
     """
     one, other = (number[code[:_ASSOCIATION_ROWS]] for number, code in zip(groups, codes, strict=True))
     size, width = len(one), int(groups[1].max()) + 1
@@ -280,17 +284,17 @@ def _farthest(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
 
 
 PAIR_SHARE = Fraction(3, 100)
-"""Share of a release's loss that the distances take."""
+"""Share of a release's loss for the distances."""
 
-_MOST_KEPT = 1 << 18  # cells of all pairs whose counts travel in a file, 2 MiB
-_MOST_CELLS = 1 << 26  # of all pairs together, half of what the vault counts at once
+_MOST_KEPT = 1 << 18  # cells of all pairs whose counts are stored in a file, 2 MiB
+_MOST_CELLS = 1 << 26  # cells of all pairs together, half of the vault's limit
 
 
 def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsilon | Rho) -> tuple[NoisyDistance, ...]:
-    """Noisy L1 distances between the table and whole counts of the model, of all pairs over single codes.
+    """Measure noisy L1 distances between the table and integer counts of the model, for all pairs over single codes.
 
-    Neighbouring tables differ in one unit.  A row is in one cell of each pair, so that it moves each distance by at
-    most one; the pairs share the loss equally.  The largest pairs are left out where all together cannot be counted.
+    Neighboring tables differ in one unit.  A row is in one cell of each pair, so it changes each distance by at most
+    one.  The pairs share the loss equally.  The largest pairs are left out if all together cannot be counted.
     """
     domain = model.domain
     pairs = comparable(list(combinations(domain.names, 2)), domain, _MOST_CELLS)
@@ -302,10 +306,10 @@ def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsil
 
 
 def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
-    """Return the distances for a file of these rows, each of which represents as many rows of the table.
+    """Return the distances for a file with these rows.
 
-    The counts of the model that a distance refers to are stored with it, those of small pairs first, if there is room.
-    Bounds about them are narrower than bounds about rows, which differ from them by chance.
+    The model counts behind a distance are stored with it, for small pairs first, if there is room.  Bounds around these
+    counts are narrower than bounds around the rows, which differ from them by chance.
     """
     distances = []
     sizes = sorted((model.domain.project(each.attributes).size, each.attributes) for each in model.distances)

@@ -1,9 +1,9 @@
-"""Structural zeros: cells that no row can be in, by the meaning of the attributes, as lists or rules.
+"""Structural zeros: cells that are impossible by the meaning of the attributes, as lists or rules.
 
-They are public knowledge, never derived from the protected table, so they cost nothing of a loss.  A model in which
-they have no probability has no such row.  They are checked on *kinds* of codes: codes of one kind have the same
-impossible cells.  A hundred ages are two kinds if a rule distinguishes children from others.  So the check whether any
-row is possible is exact, whatever the number of codes.
+They are public knowledge, never derived from the protected table, so they cost no loss.  A model in which they have
+probability zero has no such row.  They are checked on *kinds* of codes: codes of one kind have the same impossible
+cells.  A hundred ages are two kinds if a rule distinguishes children from others.  So the check that some row is
+possible is exact for any number of codes.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from sfumato.model.junction_tree import tree_cells
 from sfumato.strict_documents import read_yaml_texts
 
 _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
-_MOST_KINDS = 1 << 22  # cells of the junction tree over kinds by which rules are checked, 32 MiB
-_SHOWN = 60  # characters of a rule that a message repeats
+_MOST_KINDS = 1 << 22  # cells of the junction tree over kinds in the check of rules, 32 MiB
+_SHOWN = 60  # characters of a rule in a message
 _TO = ".."
-_FOLDED = 3  # groups for each kind of an attribute from which its kind becomes a variable of its own
+_FOLDED = 3  # groups per kind of an attribute from which its kind becomes a separate variable
 
 KIND = " kind of "
-"""What the variable for the kinds of an attribute is called by: no attribute has a name that begins with a blank."""
+"""Name prefix of the variable for the kinds of an attribute.  No attribute has a name that begins with a blank."""
 
 
 @dataclass(frozen=True, eq=False)
 class Zeros:
-    """Cells that no row can be in:  ``impossible`` has one axis per attribute.
+    """Impossible cells: ``impossible`` has one axis per attribute.
 
-    ``rule`` is their name in messages, and is not compared.
+    ``rule`` is their name in messages.  Comparisons ignore it.
     """
 
     attributes: tuple[str, ...]
@@ -57,17 +57,17 @@ class Zeros:
 
 
 def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
-    """Read structural zeros from a YAML file, a list of what :func:`read_zeros` reads.
+    """Read structural zeros from a YAML file with a list of rules in the forms of :func:`read_zeros`.
 
     Raises:
-        QueryError: the file is missing or no such list, or a label is none of its attribute's.
-        DomainError: an attribute that the domain does not have.
-        SizeError, InfeasibleError: as :func:`read_zeros`.
+        QueryError: the file is missing or has no such list, or a label does not exist.
+        DomainError: an attribute is not in the domain.
+        SizeError, InfeasibleError: :func:`read_zeros` refuses the rules.
     """
     try:
         document = read_yaml_texts(Path(path).read_text(encoding="utf-8"), name=str(path))
     except InputError as error:
-        if error.__cause__ is None:  # it says a key twice
+        if error.__cause__ is None:  # the file has a key twice
             raise QueryError(str(error), culprit=path) from None
         document = None
     except FileNotFoundError:
@@ -75,28 +75,28 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
     except (OSError, UnicodeDecodeError):
         document = None
     if not _is_list_of_rules(document):
-        raise QueryError(  # nothing of the file is quoted: it may be the protected table by mistake
+        raise QueryError(  # the message quotes nothing of the file, which may be the protected table by mistake
             f"{path} does not read as structural zeros: {_FORM}", culprit=path
         )
     return read_zeros(document, domain)
 
 
 def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zeros, ...]:
-    """Structural zeros from a list of mappings, each in one of three forms.
+    """Return structural zeros from a list of mappings, each in one of three forms.
 
-    ``{if: {age: 0..14}, then: {marital: [never, divorced]}}``: where the condition holds, the other attributes have one
-    of these cells.  ``{impossible: {age: 0..14, marital: married}}``: nobody is in both.
-    ``{attributes: [age, marital], impossible: [[0..14, married]]}``: the same, combination by combination.
+    ``{if: {age: 0..14}, then: {marital: [never, divorced]}}``: if the condition holds, the other attributes have one of
+    these cells.  ``{impossible: {age: 0..14, marital: married}}``: no row has both.  ``{attributes: [age, marital],
+    impossible: [[0..14, married]]}``: the same, combination by combination.
 
     Cells are labels, as ``sfumato domain show --cells`` lists them, ranges of numbers or of declared labels such as
     ``0..14``, ``65..``, or ``..14``, a list of these, or ``{not: [...]}`` for all others.  Missing and other values
-    have the cells (missing) and (other): a rule that says what is possible names them where they are.
+    have the cells (missing) and (other).  A rule that lists possible values must name them if they are possible.
 
     Raises:
-        QueryError: no such list, a label that is none of its attribute's, a range that cuts a cell.
-        DomainError: an attribute that the domain does not have.
-        SizeError: the cells of a rule, or of all kinds together, are too many to be checked.
-        InfeasibleError: the rules together leave no row possible, or none that meets the condition of one of them.
+        QueryError: the rules have no such form, a label does not exist, or a range cuts a cell.
+        DomainError: an attribute is not in the domain.
+        SizeError: the cells of a rule, or of all kinds together, are too many to check.
+        InfeasibleError: the rules together leave no row possible, or none that meets the condition of a rule.
     """
     if not _is_list_of_rules(rules):
         raise QueryError(f"this does not read as structural zeros: {_FORM}", culprit=rules)
@@ -111,7 +111,7 @@ def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zero
 
 
 def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
-    """Structural zeros as JSON values, for the journal."""
+    """Return structural zeros as JSON values, for the journal."""
     return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
 
 
@@ -119,10 +119,10 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
     """Refuse structural zeros that do not fit the domain, or that inference over ``cap`` cells cannot hold.
 
     Raises:
-        DomainError: an attribute that the domain does not have, or one named twice in a table.
-        QueryError: a table that is not boolean with one axis an attribute.
+        DomainError: an attribute is not in the domain, or is named twice in a table.
+        QueryError: a table is not boolean with one axis per attribute.
         SizeError: inference over the zeros alone takes more cells.
-        InfeasibleError: no cell is left possible.
+        InfeasibleError: no cell is possible.
     """
     expect_all(zeros, Zeros, "structural zeros are a list of Zeros(attributes, impossible)")
     for zero in zeros:
@@ -140,7 +140,7 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
 
 
 def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
-    """Refuse zeros that inference cannot hold, whatever groups there will be.
+    """Refuse zeros that exceed the cap of inference for any groups of codes.
 
     :func:`apply_zeros` connects an attribute of many groups by its kinds, so a potential has fewer than three groups
     per kind of any attribute.
@@ -162,7 +162,7 @@ def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None
 
 def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
     """Return a kind for each code of an attribute, equal if the same cells are impossible; None if no table has it."""
-    patterns = [  # of each code, a bit a cell
+    patterns = [  # per code, one bit per cell
         np.packbits(np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(size, -1), axis=1)
         for zero in zeros
         if name in zero.attributes
@@ -216,10 +216,10 @@ _FORM = (
 
 
 def _refuse_contradiction(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> None:
-    """Refuse rules that leave no row possible, or none that meets the condition of one of them; it names which.
+    """Refuse rules that leave no row possible, or none that meets the condition of a rule.  The message names the rule.
 
     Raises:
-        InfeasibleError, SizeError: as :func:`read_zeros` says.
+        InfeasibleError, SizeError: :func:`read_zeros` describes them.
     """
     if (blocked := _blocked(rules, conditions)) is None:
         return
@@ -232,8 +232,9 @@ def _refuse_contradiction(rules: Sequence[Sequence[Zeros]], conditions: Sequence
 
 
 def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> str | None:
-    """Return the first rule whose condition no possible row meets, "" where no row is possible at all, None if all is
-    well.
+    """Return the first rule whose condition no possible row meets.
+
+    The result is "" if no row is possible at all, and None if there is no contradiction.
     """
     zeros = [zero for rule in rules for zero in rule]
     if not zeros:
@@ -264,7 +265,7 @@ def _possible(zeros: Sequence[Zeros]) -> bool:
 
 
 def _read(rule: Mapping[str, Any], domain: Domain, name: str) -> tuple[list[Zeros], list[Zeros]]:
-    """Return the tables of one rule, and its condition as tables of what does not meet it."""
+    """Return the tables of one rule, and its condition as tables of the cells that do not meet it."""
     if "attributes" in rule:
         return [_listed(rule["attributes"], rule["impossible"], domain, name)], []
     name = f"{name} ({_words(rule)})"
@@ -353,7 +354,7 @@ def _declared_range(attribute: Attribute, first: str, last: str) -> tuple[int, i
 
 
 def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int]:
-    """Return the cells between two numbers, the last of whole numbers included; it may end beyond the bounds."""
+    """Return the cells between two numbers, including the last integer.  The range may end beyond the bounds."""
     assert isinstance(attribute, Integer | Real)
     try:
         low = Fraction(first) if first else Fraction(attribute.minimum)

@@ -1,4 +1,4 @@
-"""The contract of a synthesizer: its task, its plan before the charge, and its release.
+"""The interface of a synthesizer: its task, its plan before the charge, and its release.
 
 A method is one file in :mod:`sfumato.synthesize.methods`.  The file ends with its :class:`SynthesisMethod`, whose name
 is in the tuple ``SYNTHESIZERS`` of that package.  Commands, requests, refusals and ``auto`` read the tuple.
@@ -43,10 +43,10 @@ class Task:
     """The task of a synthesizer; each method reads the parts that it uses.
 
     Attributes:
-        loss: the whole cost of the release.
+        loss: the whole loss of the release.
         total: where the number of rows comes from.
         workload: the queries that the rows should answer well.
-        limits: how large inference may get.
+        limits: limits on the size of inference.
         zeros: combinations that are impossible by their meaning.
         rounds: queries to measure, for a method that works in rounds; None leaves it to the method.
     """
@@ -59,10 +59,10 @@ class Task:
     rounds: int | None = None
 
     def marginals(self) -> Marginals:
-        """Return the workload, which has to be one of marginals.
+        """Return the workload, which must be a workload of marginals.
 
         Raises:
-            QueryError: it is of other queries.
+            QueryError: the workload has other queries.
         """
         if not isinstance(self.workload, Marginals):
             raise QueryError(
@@ -97,12 +97,12 @@ class SynthesisMethod:
 
     Attributes:
         name: its name in commands and requests.
-        summary: what it measures, in one line.
+        summary: the measured tables, in one line.
         options: the options that it takes.
-        needs: options that it cannot do without, each with what to say if it is missing.
+        needs: required options, each with a message if it is missing.
         plan: checks a task and plans its release; reads no data and charges nothing.
-        estimate: its noise, for ``auto``; None for a task that the method cannot do or another does more plainly.
-        noise_of: the method whose noise stands for its own when losses are compared; empty if it is its own.
+        estimate: its noise, for ``auto``; None if the method cannot do the task, or another one does it more simply.
+        noise_of: the method whose noise is used when losses are compared; empty if it is its own.
     """
 
     name: str
@@ -130,11 +130,11 @@ class SynthesisMethod:
 def release_planned(
     vault: VaultInterface, loss: Loss, total: RowTotal, plan: Callable[[Domain], PlannedRelease]
 ) -> Synthetic:
-    """Check, plan, charge, run, and restore what was stored.
+    """Check, plan, charge and run a release, and restore the stored result.
 
     Raises:
-        InputError: no vault, or no source of a row count.
-        LossError: no loss, or one too small to count rows.
+        InputError: the vault or the source of a row count is invalid.
+        LossError: the loss is invalid, or too small to count rows.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     refuse_no_vault(vault)
@@ -150,11 +150,11 @@ def release_planned(
 
 @dataclass(frozen=True, kw_only=True)
 class RankedMethod:
-    """A method that can do a task, and the facts about its noise that need no data.
+    """A method that can do a task, and figures about its noise that need no data.
 
     Attributes:
         synthesizer: the method.
-        task: what the method is told if it is taken.
+        task: the task that the method gets if it is chosen.
         error: root mean squared noise on an answer, over the whole workload, in rows; infinite if the method does not
             measure the whole workload.
         rows_needed: rows of a table below which noise hides it.

@@ -1,11 +1,11 @@
-"""The release that every synthesizer returns, its saved file, and a synthetic file alone.
+"""The release of every synthesizer, its saved file, and the release in a file of rows.
 
-A saved release holds the public model with its domain and statement.  Sampling it again costs nothing.
+A saved release contains the public model with its domain and statement.  Sampling it costs no privacy.
 
-A Parquet or Arrow file of rows holds all that intervals need, without model and ledger.  The domain and the noisy
-tables are in the metadata of the file, as text, because other programs refuse other metadata.  A digest binds them to
-the codebook.  It detects damage, and a codebook that was changed alone.  It does not detect a change of all parts
-together, because any program can compute the digest again.
+A Parquet or Arrow file of rows contains everything that intervals need, without model and ledger.  The domain and the
+noisy tables are in the metadata of the file, as text, because other programs refuse other metadata.  A digest binds
+them to the codebook.  It detects damage, and a changed codebook.  It does not detect a consistent change of all parts,
+because any program can compute the digest again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
     """A synthetic table: a public model and rows sampled from it.
 
-    ``seed`` is made from the stored, public payload; what is sampled of a public model needs no secret.
+    ``seed`` is derived from the stored, public payload.  Samples of a public model need no secret.
     """
 
     model: Model
@@ -62,7 +62,7 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
 
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
-        """The noisy tables that the model was fitted to, for estimates with intervals; it is free to use them."""
+        """The noisy tables that the model was fitted to.  Estimates with intervals use them at no cost."""
         return self.model.tables
 
     @property
@@ -77,10 +77,11 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
 
     @property
     def rows(self) -> ReleasedRows:
-        """Return a sample of the model in the table's own types; a release has the same rows with one version of NumPy.
+        """Return a sample of the model in the table's own types.  Under one version of NumPy, a release always has the
+        same rows.
 
         Raises:
-            SizeError: noise at a tiny loss made the number of rows larger than is sampled at once.
+            SizeError: noise at a tiny loss made the number of rows too large to sample at once.
         """
         return self._file[0]
 
@@ -93,14 +94,14 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
 
     @property
     def codebook(self) -> Codebook:
-        """The codebook for the readers of ``rows``: columns, guarantee, measured tables, and the errors.
+        """The codebook for the readers of ``rows``: columns, guarantee, measured tables, and errors.
 
         Raises:
-            SizeError: as ``rows``.
+            SizeError: see ``rows``.
         """
         return self._file[1]
 
-    @cached_property  # without it, synthesizing the adult table at epsilon 1 takes 12 % more CPU time
+    @cached_property  # uncached, synthesizing the adult table at epsilon 1 takes 12 % more CPU time
     def _file(self) -> tuple[ReleasedRows, Codebook]:
         return self._drawn(None, generator(self.seed))
 
@@ -108,32 +109,32 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
         """Return the cells of ``rows``, row by row: the same draw, shape ``(rows, attributes)``.
 
         Raises:
-            SizeError: as ``rows``.
+            SizeError: see ``rows``.
         """
         refuse_large(self.model.total, len(self.model.domain))
         return self.model.sample(generator(self.seed))
 
     def sample(self, rows: int | None = None) -> ReleasedRows:
-        """Another sample of the same model, of any size; it costs nothing, and says nothing that the model does not.
+        """Return another sample of the same model, of any size.  It costs nothing, and reveals no more than the model.
 
         Raises:
-            InputError: no number of rows.
-            SizeError: more rows than are sampled at once.
+            InputError: the number of rows is invalid.
+            SizeError: the number of rows is too large to sample at once.
         """
         return self.sample_with_codebook(rows)[0]
 
     def sample_with_codebook(self, rows: int | None = None) -> tuple[ReleasedRows, Codebook]:
-        """Draw another sample; return it with its codebook, whose errors are those of these rows.
+        """Draw another sample, and return it with the codebook for its rows.
 
         Raises:
-            InputError, SizeError: as :meth:`sample` says.
+            InputError, SizeError: see :meth:`sample`.
         """
         return self._drawn(rows, generator())
 
     def _drawn(self, rows: int | None, random: np.random.Generator) -> tuple[ReleasedRows, Codebook]:
         refuse_large(self.model.total if rows is None else rows, len(self.model.domain))
         model = self.model
-        kind = np.min_scalar_type(max(model.domain.shape) - 1).type  # a byte a code where it has no more than 256 cells
+        kind = np.min_scalar_type(max(model.domain.shape) - 1).type  # one byte if at most 256 cells
         codes = filled(model.blocks(random, rows), model.total if rows is None else rows, model.domain, kind)
         book = codebook_of(self, model, codes)
         return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
@@ -147,8 +148,8 @@ def finish_release(
 ) -> Synthetic:
     """Return the release of a stored payload and its model, with ``provenance`` added.
 
-    If it was made of earlier releases as well, its guarantee is in addition to theirs.  A reader of this release alone
-    may learn as much as all of them cost together.
+    If earlier releases were used, their guarantees apply in addition.  A reader of this release alone may learn as much
+    as all of them cost together.
     """
     guarantee = stored.guarantee
     if isinstance(model, Graphical) and model.reused:
@@ -169,7 +170,7 @@ _LISTED = 4
 
 
 def rows_of(domain: Domain, names: Sequence[str]) -> str:
-    """Describe rows with those columns, by name if they are few.
+    """Describe rows with the given columns, by name if they are few.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain([Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)])
@@ -183,7 +184,7 @@ def rows_of(domain: Domain, names: Sequence[str]) -> str:
 
 
 def tables(cliques: Sequence[Sequence[str]]) -> str:
-    """Return the tables over those attributes, the first few by name.
+    """Describe tables over the given attributes, the first few by name.
 
     >>> tables([("age", "sex"), ("town",)])
     'age x sex; town'
@@ -193,7 +194,7 @@ def tables(cliques: Sequence[Sequence[str]]) -> str:
 
 
 def rows_for(domain: Domain, workload: Workload) -> str:
-    """Rows that are meant to answer a workload."""
+    """Describe rows for the answers to a workload."""
     rows = rows_of(domain, workload.attributes(domain))
     if not isinstance(workload, Marginals):
         return f"{rows} for {workload.length(domain)} queries"
@@ -211,25 +212,25 @@ _DAMAGED = (
     *(OSError, SfumatoError, RecursionError),
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError),
 )
-"""What reading a file that somebody made up can fail with."""
+"""Exceptions from reading a file that may be forged."""
 
 STATED_BY_A_FILE = (
     "Stated by the file alone, and whoever has it can write another statement, other noise and other errors into it: "
     "the journal of the ledger has the release."
 )
-"""What is said beside everything that is read off a file; its digest finds damage, and no intent."""
+"""Caveat of every release from a file: its digest detects damage, and no intentional change."""
 
-_DIGEST = 32  # bytes of SHA-256 before the content, by which a damaged file is told from a sound one
+_DIGEST = 32  # bytes of SHA-256 before the content, for detecting damage
 
 
 def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a release to one file that :func:`load` reads without the table and without the ledger.
 
-    ``rows`` of a loaded release are those of the release itself, as long as the version of NumPy is the same: its
-    random numbers and sums may change from one version to another.  The version is written into the file.
+    ``rows`` of a loaded release equal the rows of the original under the same version of NumPy, whose random numbers
+    and sums may change between versions.  The file records the version.
 
     Raises:
-        InputError: the file cannot be written, or exists and nobody asked to replace it.
+        InputError: the file cannot be written, or exists and ``overwrite`` is False.
     """
     expect(release, Synthetic, "what is saved is the release of a synthesizer")
     model = release.model
@@ -242,7 +243,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
             **model.payload(),
             "release": {
                 "kind": kind,
-                "numpy": np.__version__,  # for the reader who finds other rows
+                "numpy": np.__version__,  # a reader needs it if the rows differ
                 "domain": dump(model.domain),  # YAML keeps the order of attributes
                 "seed": release.seed,
                 "statement": release.statement(),
@@ -253,7 +254,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
 
 
 def load(path: str | Path) -> Synthetic:
-    """Read a release that was saved; nothing in the file is executed.
+    """Read a saved release; no part of the file is executed.
 
     Raises:
         InputError: the file cannot be read or is no saved release.
@@ -274,7 +275,7 @@ def load(path: str | Path) -> Synthetic:
 
 
 def _refuse_odd(release: Synthetic) -> None:
-    """Refuse a file with an invented statement or a model that draws no row."""
+    """Refuse a file with an invalid statement, or a model that cannot draw a row."""
     texts = isinstance(release.guarantee, str) and isinstance(release.cost, str) and type(release.seed) is int
     tables = isinstance(release.provenance, dict) and isinstance(release.expected_error, dict)
     if not texts or not tables or release.seed < 0 or release.model.total < 0:
@@ -290,7 +291,7 @@ def _write(path: Path, content: bytes) -> None:
 TABLES_KEY = b"sfumato.tables"
 
 _TABLES_DIGEST = 64  # hexadecimal digits before the content
-_MOST_BYTES = 16 << 20  # of the text in a file: whoever reads the rows has to read it as well
+_MOST_BYTES = 16 << 20  # of the text in a file: every reader of the rows reads it too
 _MOST_DECODED = 1 << 30
 _MOST_CELLS = 1 << 26
 
@@ -298,13 +299,13 @@ _DAMAGED_TABLES = (
     *(SfumatoError, binascii.Error, RecursionError, MemoryError),
     *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError),
 )
-"""What reading tables that somebody made up can fail with."""
+"""Exceptions from reading tables that may be forged."""
 
 
 def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, bytes]:
     """Return the metadata of Parquet and Arrow files: the codebook, and the noisy tables with their domain if they fit.
 
-    All of it is public: the tables were charged with the release, and their domain is that of its rows.
+    All of it is public: the tables were charged with the release, and the domain is that of the rows.
     """
     entries = book.metadata()
     if not model.tables:
@@ -326,8 +327,8 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
 class FileRows:
     """The rows of a file as a model: their counts, scaled to the number of rows of the table.
 
-    ``distances`` are those of the counts of pairs when the rows were written.  ``columns`` has a digest of each
-    column's counts then; files of earlier versions lack it.
+    ``distances`` refer to the counts of pairs when the rows were written.  ``columns`` has a digest of each column's
+    counts at that time; files in an older format lack it.
     """
 
     domain: Domain
@@ -337,12 +338,12 @@ class FileRows:
     columns: Mapping[str, str]
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Return counts of a marginal, flat in C order, each row for as many of the table's as it stands for.
+        """Return counts of a marginal, flat in C order, scaled to the number of rows of the table.
 
         Raises:
             SizeError: the marginal has too many cells.
-            InputError: a column holds what its domain does not, or other counts than when it was written; or a pair
-                with a distance does.
+            InputError: a column has undeclared values, or other counts than when it was written, or so has a pair with
+                a distance.
         """
         part = self.domain.project(attributes)
         if part.size > _MOST_CELLS:
@@ -372,7 +373,7 @@ class FileRows:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticFile:
-    """A released file with its noisy tables: what ``query.interval`` reads, without the saved model.
+    """A released file with its noisy tables, the input of ``query.interval`` without the saved model.
 
     Attributes:
         codebook: the codebook of the file.
@@ -393,15 +394,15 @@ class SyntheticFile:
 
 
 def read_release(path: str | Path) -> SyntheticFile:
-    """Return the release in a Parquet or Arrow file; nothing in the file is executed.
+    """Return the release in a Parquet or Arrow file; no part of the file is executed.
 
-    The file states everything itself.  Only the ledger can confirm that its tables are those of the release.
+    The file is its own only evidence.  Only the ledger can confirm that its tables belong to the release.
 
     Args:
-        path: a file that ``sfumato synthesize`` or ``sfumato sample`` wrote.
+        path: a file written by ``sfumato synthesize`` or ``sfumato sample``.
 
     Raises:
-        InputError: the file cannot be read, has no noisy tables, or they, its codebook and its rows do not belong
+        InputError: the file cannot be read, has no noisy tables, or its tables, codebook and rows do not belong
             together.
     """
     file = open_codebook(path)
@@ -434,7 +435,7 @@ def _counts(domain: Domain, name: str, codes: CodeArray) -> NDArray[np.int64]:
 
 
 def _refuse_others(path: str | Path, file: CodebookFile, domain: Domain, tables: tuple[NoisyTable, ...]) -> None:
-    """Refuse rows, a codebook and tables that say different things.
+    """Refuse rows, a codebook and tables that contradict each other.
 
     Raises:
         InputError: they do.

@@ -1,8 +1,9 @@
 """Measure totals of the weight of the rows by the values of every other attribute.
 
-If rows represent several people, sums of their weights are published.  A sum over a table of counts by weights carries
-the noise of all its cells, times their weights; a measured total carries one noise.  Weights are clipped at a limit and
-centered at half of it, so that a row changes a total by half the limit at most.  Other tables give the number of rows.
+If rows represent several people, sums of their weights are published.  A sum over a table of counts by weights has the
+noise of all its cells, multiplied by their weights.  A measured total has only one noise.  Weights are clipped at a
+limit and centered at half of it, so a row changes a total by at most half the limit.  Other tables give the number of
+rows.
 
 The model includes the totals by a second variable of the weight, its class.  Cliques with it have three classes instead
 of all weights, and leave room for other tables.
@@ -31,10 +32,10 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Measurement, Weighted
 
 SHARE = Fraction(1, 20)
-"""Share of the loss left after the one-way marginals, for the totals by all other attributes together."""
+"""Share of the remaining loss after the one-way marginals, for the totals by all other attributes together."""
 
 GRID = 1 << 10
-"""Steps of half the limit, by which a row changes a total at most."""
+"""Steps of half the limit: the largest change of a total by one row."""
 
 _WITHIN = 0.95  # share of the rows, by noisy counts, whose weight is at most the limit
 _CLASSES = 3
@@ -64,13 +65,14 @@ class WeightScale:
 
 
 def measure_totals(mechanisms: Mechanisms, fit: Fit, weight: str, split: BudgetSplit) -> Fit:
-    """Measure the totals of the weight by all other attributes, at ``SHARE`` of the loss left; return the new fit.
+    """Measure the totals of the weight by all other attributes, at ``SHARE`` of the remaining loss.  Return the new
+    fit.
 
     Neighboring tables differ in one unit (added or removed).  A row is in one group of each attribute, and changes its
     total by at most ``GRID``; the attributes divide the loss as one-way marginals do.  Totals are over the groups of
     each attribute, or over runs of them that the noise allows.
 
-    The observed totals are shrunken towards the model's by the signal of all totals of an attribute.
+    The observed totals are shrunken toward the model's by the signal of all totals of an attribute.
     """
     domain = mechanisms.domain
     scale, share = WeightScale.from_fit(domain, fit, weight), split.left * SHARE
@@ -169,7 +171,7 @@ def _likely(fit: Fit, table: Table, total: NoisyTotals, classes: str, means: Flo
     cells = fit.model.expected(observation.attributes)
     expected, rows = observation.predict(cells), runs.sum(cells).sum(axis=1, keepdims=True)
     difference = counts - expected
-    # a group's mean weight differs from what the model has by chance, with a variance that all groups tell together
+    # a group's mean weight differs from the model's by chance; all groups together estimate the variance
     squared = float((difference**2 - variance).sum() / (rows**2).sum())
     if not squared > 0:
         return None

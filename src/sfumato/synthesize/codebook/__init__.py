@@ -1,1 +1,1 @@
-"""The codebook of a synthetic table: what was measured, with which noise, and what that means for each column."""
+"""The codebook of a synthetic table: the measured tables, their noise, and the resulting errors of each column."""

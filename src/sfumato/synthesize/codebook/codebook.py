@@ -1,7 +1,7 @@
 """The codebook of a synthetic file: the meaning of its columns, its measured tables, its errors, and its uses.
 
-It is in a Markdown file next to the rows, and inside Parquet and Arrow files.  Any program may have written a codebook
-that is read from a file.  It is read as text of a bounded size, and nothing in it is executed.
+It is in a Markdown file next to the rows, and inside Parquet and Arrow files. A codebook in a file is not trusted: its
+size is bounded, and no part of it is executed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ KEY, NOTICE_KEY = b"sfumato.codebook", b"sfumato.notice"
 NOTICE = "synthetic: these rows were drawn from a model; none of them is a person"
 
 _VERSION = 1
-_LARGEST = 1 << 53  # a number of a codebook
+_LARGEST = 1 << 53  # largest number in a codebook
 _MOST_BYTES = 16 << 20
-MOST_TEXT = 200  # characters of a label
+MOST_TEXT = 200  # largest number of characters of a label
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class PairEntry:
 
     Attributes:
         attributes: the two attributes.
-        measured: whether a table with both was measured; otherwise no error is known.
+        measured: True if a table with both was measured; otherwise no error is known.
         strength: strength of the association in the file, 0 to 1 (Cramer's V).
         cells: number of cells of the measured table.
-        worst: no cell of the table is off by more, with 95 % for all at once.
-        worst_of_values: no combination of single values is off by more; larger if values share a group.
-        misplaced: largest share of the rows that would have to move to another cell, with 95 %. It is half of all
-            differences of cells, whatever the numbers of rows of the file and the table.
+        worst: largest error of a cell of the table, with 95 % confidence for all cells at once.
+        worst_of_values: largest error of a combination of single values; it is larger if values share a group.
+        misplaced: largest share of the rows that would have to move to another cell, with 95 % confidence. It is half
+            of the sum of the differences of cells, for any numbers of rows of the file and the table.
     """
 
     attributes: tuple[str, ...]
@@ -66,13 +66,13 @@ class PairEntry:
 
     @property
     def share(self) -> str | None:
-        """The misplaced rows in percent."""
+        """The share of misplaced rows in percent."""
         return None if self.misplaced is None else f"{100 * self.misplaced:.1f} %"
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The guarantee in words, and the neighbor relation, unit and loss in fields of their own."""
+    """The guarantee in words, with the neighbor relation, unit and loss in separate fields."""
 
     text: str
     neighbours: str
@@ -87,8 +87,8 @@ class Codebook:
     Attributes:
         notice: statement that the rows are synthetic.
         rows: number of rows of the file.
-        table_rows: number of rows of the protected table by the model, which the rows of the file represent.
-        method: the method that made it.
+        table_rows: the model's number of rows of the protected table; the rows of the file represent these.
+        method: the method of the release.
         version: the version of Sfumato.
         journal_entry: number of the release in the ledger's journal.
         domain: hash of the accepted description of the table.
@@ -96,8 +96,8 @@ class Codebook:
         considered: the methods among which ``auto`` chose.
         columns: columns with values, groups and errors.
         measured: the measured tables.
-        pairs: pairs of attributes, measured ones first; ``pairs_left_out`` more are modeled, or too many to list.
-        good_for, not_for: sentences that follow from the rest.
+        pairs: pairs of attributes, measured ones first. ``pairs_left_out`` is the number of pairs that are not listed.
+        good_for, not_for: sentences that follow from the other fields.
     """
 
     notice: str
@@ -131,10 +131,10 @@ class Codebook:
 
     @staticmethod
     def parse(text: bytes) -> Codebook:
-        """Return a codebook from its text.  Every field is checked, because any program may have written it.
+        """Parse the text of a codebook. Every field is checked, because files are not trusted.
 
         Raises:
-            InputError: the text is no codebook, or larger than any codebook.
+            InputError: the text is no codebook, or is larger than any codebook.
         """
         if len(text) > _MOST_BYTES:
             raise InputError(f"its codebook is larger than the {_MOST_BYTES >> 20} MiB that one has at most")
@@ -154,7 +154,7 @@ class CodebookFile:
     Attributes:
         path: path of the file.
         book: its codebook.
-        metadata: all its metadata, which any program may have written.
+        metadata: all its metadata, which are not trusted.
         columns: names of its columns.
     """
 
@@ -165,10 +165,10 @@ class CodebookFile:
 
     @property
     def length(self) -> int:
-        """Number of rows.
+        """The number of rows.
 
         Raises:
-            InputError: they cannot be read.
+            InputError: the rows cannot be read.
         """
         import pyarrow.parquet as pq
 
@@ -177,10 +177,10 @@ class CodebookFile:
         return int(self.rows(self.columns[:1]).num_rows)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
-        """Return some columns.
+        """Return the given columns.
 
         Raises:
-            InputError: they cannot be read.
+            InputError: the columns cannot be read.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -195,10 +195,10 @@ class CodebookFile:
 
 
 def read_codebook(path: str | Path) -> Codebook:
-    """Return the codebook that a Parquet or Arrow file carries; nothing in it is executed.
+    """Return the codebook in a Parquet or Arrow file; no part of it is executed.
 
     Raises:
-        InputError: the file cannot be read, is of another kind, or carries no codebook.
+        InputError: the file cannot be read, has another format, or contains no codebook.
     """
     return open_codebook(path).book
 
@@ -207,7 +207,7 @@ def open_codebook(path: str | Path) -> CodebookFile:
     """Return the file with its codebook; the rows are not read.
 
     Raises:
-        InputError: as :func:`read_codebook` says.
+        InputError: :func:`read_codebook` refuses the file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -250,10 +250,10 @@ _Read = TypeVar("_Read")
 
 
 def _read(kind: type[_Read], value: Any) -> _Read:  # noqa: ANN401 -- JSON
-    """Return a JSON value as the dataclass that it was.
+    """Return a dataclass from its JSON value.
 
     Raises:
-        TypeError: it has other fields, or one of another type.
+        TypeError: the fields differ, or a field has another type.
     """
     hints = get_type_hints(kind)
     if not isinstance(value, dict) or set(value) != {field.name for field in fields(kind)}:  # type: ignore[arg-type]
@@ -281,14 +281,14 @@ _NAMED = 8
 
 
 def join_words(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further ones."""
     every = list(names)
     text = ", ".join(name[:MOST_TEXT] for name in every[:_NAMED])
     return text if len(every) <= _NAMED else f"{text} and {len(every) - _NAMED} more"
 
 
 def pair_title(entry: PairEntry | MeasuredTable) -> str:
-    """Return the attributes of a table, as it is called."""
+    """Return the attributes of a table as its title."""
     return " x ".join(entry.attributes)
 
 
@@ -399,14 +399,14 @@ def _shown(value: object) -> str:
             return str(value)
 
 
-_MARKS = re.compile(r"[\\`*{}\[\]<>#|~&]|(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word marks nothing
+_MARKS = re.compile(r"[\\`*{}\[\]<>#|~&]|(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word is no mark
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Return the text with Markdown marks escaped."""
     return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", printable(text))
 
 
 def printable(text: str) -> str:
-    """Return the text in one line, with blanks for what a terminal would obey."""
+    """Return the text in one line, with blanks instead of control characters."""
     return "".join(each if each.isprintable() else " " for each in text)

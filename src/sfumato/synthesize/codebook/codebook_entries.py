@@ -40,7 +40,7 @@ from sfumato.synthesize.stated_errors import (
 )
 from sfumato.vault.release import Release
 
-_MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
+_MOST_VALUES, _MOST_LISTED = 8000, 500  # for all attributes together, for one
 _MOST_PAIRS = 1500
 
 
@@ -50,7 +50,7 @@ class _Scale:
 
     Attributes:
         table_rows: rows of the table for each row of the file.
-        most: rows by which a count of the file can be off at most.
+        most: largest possible error of a count of the file, in rows.
     """
 
     table_rows: float
@@ -133,9 +133,9 @@ def _column(model: Model, index: int, codes: CodeArray, scale: _Scale) -> Column
 
 
 def _most_rows(model: Model, provenance: Mapping[str, Any]) -> int:
-    """Return the most rows by which a count of the file can be off: the released number of rows.
+    """Return the largest possible error of a count of the file: the released number of rows.
 
-    If that number is noisy and noise could double it, its upper bound is returned.
+    If that number is noisy and noise could double it, the upper bound of the number is returned.
     """
     total = provenance.get("parameters", {}).get("total")
     count = pooled_marginal(model.tables, (), model.domain)
@@ -157,7 +157,7 @@ def _cells(model: Model, name: str) -> NDArray[np.int64]:
 def _groups(
     attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: _Scale
 ) -> tuple[tuple[GroupEntry, ...], dict[int, int]]:
-    """Return the groups of several values with their errors, and the place of each by its number."""
+    """Return the groups of several values with their errors, and the position of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
     measured = pooled_marginal(fresh, (attribute.name,), model.domain)
@@ -226,7 +226,7 @@ def _measured(table: NoisyTable) -> MeasuredTable:
 
 
 def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
-    """Return the tables of a release that was stored before their counts were kept."""
+    """Return the tables of a release whose payload has no counts; older versions did not store them."""
     if not isinstance(model, Graphical):
         return ()
     sizes = model.model.sizes
@@ -243,7 +243,7 @@ def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
 
 
 def _pairs(model: Model, codes: CodeArray, scale: _Scale) -> tuple[tuple[PairEntry, ...], int]:
-    """Measured pairs and then modelled ones, as many as are listed, and how many are not."""
+    """Return listed pairs, measured ones first, and the number of pairs that are not listed."""
     domain = model.domain
     tables = [table.attributes for table in model.tables]
     tables += [table.attributes for table in model.measured] if isinstance(model, Graphical) else []
@@ -283,7 +283,7 @@ def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | Non
     return min(1.0, math.ceil(1e4 * max(0.0, most) / (2 * max(1, model.total))) / 1e4)
 
 
-_CLOSE = 0.05  # of the rows: counts that are nearer are called near
+_CLOSE = 0.05  # share of the rows: a smaller error is called close
 
 
 def _supported_uses(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: int) -> Iterator[str]:
@@ -351,7 +351,7 @@ def _unsupported_uses(
 
 
 def _uses_outside_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
-    """Return what the domain or rules put into the rows, or kept out of them, whatever the table holds."""
+    """Yield sentences about properties that the domain or rules give the rows, independently of the table."""
     for attribute in domain:
         if isinstance(attribute, Integer | Real) and attribute.typical is not None:
             yield (

@@ -1,6 +1,6 @@
-"""The values of a column in a codebook, and the few lines in which people read them.
+"""The values of a column in a codebook, and the few lines that represent them for people.
 
-Files and JSON have every value.  Any program may have written the text of a line, so its reader has to escape it.
+Files and JSON have every value. The text of a line is not trusted, so a reader must escape it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class ValueEntry:
         values: number of declared values that are listed together.
         rows: number of rows of the file.
         low, high: 95 % interval of the number of rows of the protected table; None: not measured.
-        off_by: largest difference between the file's number, scaled to the table, and the table's, with 95 %.
-        group: the place of its group among the column's groups; None: it is in none.
+        off_by: largest difference between the file's number, scaled to the table, and the table's, with 95 %
+            confidence.
+        group: position of its group among the column's groups; None: no group.
     """
 
     label: str
@@ -50,7 +51,7 @@ class GroupEntry:
         label: labels of the first and the last value.
         values: number of values.
         rows: number of rows of the file.
-        off_by: largest error of their sum, with 95 %; None: the group was not measured after it was formed.
+        off_by: largest error of their sum, with 95 % confidence; None: the group was not measured after it was formed.
     """
 
     label: str
@@ -66,10 +67,10 @@ class ColumnEntry:
     Attributes:
         name: name of the column.
         kind: categorical, integer or real.
-        size: number of declared values or bins, with those for missing and unknown values.
-        cells: number of its cells in tables of several attributes; ``groups`` have the cells of several values.
+        size: number of declared values or bins, including missing and unknown values.
+        cells: number of its cells in tables of several attributes; ``groups`` has the cells of several values.
         deviation: standard deviation of the noise on one measured count; None: it was not measured alone.
-        worst: no listed value is off by more, with 95 % for all at once.
+        worst: largest error of a listed value, with 95 % confidence for all values at once.
         values: values with their errors.
     """
 
@@ -106,12 +107,12 @@ class ValueLine:
 
     @property
     def error(self) -> int | str | None:
-        """``off_by``, and whether it is meant of each."""
+        """The error ``off_by``, marked if it applies to each of several values."""
         return f"each {self.off_by:,}" if self.several and self.off_by is not None else self.off_by
 
 
 def seen(label: str) -> str:
-    """Return the label, in quotes where a reader would overlook its blanks, and these as open boxes.
+    """Return the label. Blanks that a reader would overlook are shown as open boxes, in quotes.
 
     >>> seen("a b"), seen(" a  b"), seen("")
     ('a b', '"␣a␣␣b"', '""')
@@ -121,7 +122,7 @@ def seen(label: str) -> str:
 
 
 def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
-    """Return the values of a column on at most as many lines as people read."""
+    """Return the values of a column, folded to a readable number of lines."""
     if len(column.values) <= MOST_LINES:
         return tuple(_line(column, [value]) for value in column.values)
     fold = _rarest if column.kind == "categorical" else _neighbours
@@ -148,7 +149,7 @@ class GroupLine:
 def group_lines(column: ColumnEntry) -> tuple[GroupLine, ...]:
     """Return the groups of a column on a few lines for people.
 
-    Neighbors of numbers and days share a line, and in a list the groups with the fewest rows.
+    Neighbors of numbers and days share a line. In a list, the groups with the fewest rows share one.
     """
     groups, listed = column.groups, column.kind == "categorical"
     if len(groups) <= MOST_LINES:
@@ -174,7 +175,7 @@ def _group_line(run: Sequence[GroupEntry], *, listed: bool) -> GroupLine:
 
 
 def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
-    """Return runs of one length, and missing and unknown values alone."""
+    """Yield runs of one length, then missing and unknown values separately."""
     extra_cells = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
     declared = len(values) - extra_cells
     width = -(-declared // (MOST_LINES - extra_cells))
@@ -185,7 +186,7 @@ def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
 
 
 def _rarest(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
-    """Return the values with most rows in the file, in their order, and the others together."""
+    """Yield the values with the most rows in the file, in their order, then all others together."""
     by_rows = sorted(range(len(values)), key=lambda place: -values[place].rows)
     largest = frozenset(by_rows[: MOST_LINES - 1])
     yield from ([value] for place, value in enumerate(values) if place in largest)

@@ -15,7 +15,7 @@ from sfumato.model.factor import Factor
 Codes = NDArray[np.int64]
 
 DAY = " date"
-"""The name of the code of a date.  The attributes of later children have gaps instead of dates."""
+"""Name suffix of the code of a date.  The attributes of later children have gaps instead of dates."""
 
 _CELLS_LEFT = " room"
 
@@ -74,7 +74,7 @@ def first_date_cells(linked: LinkedTables, child: ChildTable, codes: Codes, days
 
 
 class Dates:
-    """The dates of the children drawn last, from which the next dates follow.
+    """The dates of the children drawn last, which determine the next dates.
 
     A gap is possible if it leads to a declared day.  A gap of zero is always possible.
     """
@@ -96,7 +96,7 @@ class Dates:
         self.sizes = {_CELLS_LEFT: gaps + 1}
 
     def known(self, rows: Codes) -> dict[str, Codes]:
-        """Return the codes that the next gaps depend on: the gap before, and how many cells of gaps are possible."""
+        """Return the codes that the next gaps depend on: the previous gap, and the number of possible cells of gaps."""
         left = np.maximum(self._declared - 1 - self.days[rows], 0)
         cells_left = np.searchsorted(self._starts, left, side="right")
         missing = self.days[rows] >= self._declared
@@ -117,9 +117,10 @@ class Dates:
 
 
 def ranks(child: ChildTable) -> NDArray[np.int64] | None:
-    """Return the rank of each code of the attribute that orders the children; ranks never fall from child to child.
+    """Return the rank of each code of the ordering attribute.  Ranks never fall from child to child.
 
-    None if the children have no order, or an order by dates.  Missing and other values come last, as in the engines.
+    The result is None if the children are unordered or ordered by dates.  Missing and other values come last, as in the
+    engines.
     """
     if child.order is None or child.dated:
         return None
@@ -134,7 +135,7 @@ def ranks(child: ChildTable) -> NDArray[np.int64] | None:
 
 
 def out_of_order_groups(rank: NDArray[np.int64], coarsening: Coarsening) -> NDArray[np.bool_]:
-    """Mark pairs of groups, of the child before and of a child, none of whose codes are in order."""
+    """Mark pairs of groups, of the previous child and of a child, without any codes in order."""
     least = np.full(coarsening.size, len(rank))
     most = np.full(coarsening.size, -1)
     np.minimum.at(least, coarsening.groups, rank)
@@ -150,10 +151,10 @@ def ordered_codes(
     before: NDArray[np.integer],
     random: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draw codes of children in given groups, none of them out of order with the code of the child before.
+    """Draw codes of children in given groups, in order after the code of the previous child.
 
-    Codes follow the weights of the group among its codes in order.  Without such a code the child repeats the code
-    before.
+    Codes follow the weights of the group among its codes in order.  Without such a code, the child repeats the previous
+    code.
     """
     codes = np.argsort(rank, kind="stable")  # by rank
     weights = np.zeros((coarsening.size, len(rank)))

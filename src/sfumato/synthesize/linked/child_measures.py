@@ -1,4 +1,4 @@
-"""Measurements of one derived table, for methods that treat it like a protected table."""
+"""Measurements of a derived table, for methods that treat it like a protected table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sfumato.vault.measurables import Distance, Marginal, Measurable, Measuremen
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 COUNTABLE = 1 << 24
-"""Most cells of one marginal as the vault counts it, and of several that are counted at once: 128 MiB."""
+"""Largest number of cells of one marginal in the vault, and of several that are counted at once: 128 MiB."""
 
 
 def refuse_uncountable(table: DerivedTable) -> None:
-    """Refuse attributes that are too large to be counted one by one, before anything is charged.
+    """Refuse attributes that are too large for one-way marginals, before anything is charged.
 
     Raises:
         SizeError: an attribute is too large.
@@ -43,7 +43,7 @@ def _counted_cells(table: DerivedTable, attributes: tuple[str, ...]) -> int:
 class DerivedMeasures:
     """Implements :class:`sfumato.vault.interface.Measures` for marginals of a derived table and distances to them.
 
-    A row of weight w counts as w equal rows, of which a unit has at most ``unit_weight``.  The vault scales the noise
+    A row of weight w counts as w equal rows; a unit has at most ``unit_weight`` of these.  The vault scales the noise
     to its own description of the derived table, not to this domain.
     """
 
@@ -77,7 +77,7 @@ class DerivedMeasures:
         return tuple(replace(answer, question=each) for each, answer in zip(questions, measured, strict=True))
 
     def counted_cells(self, attributes: tuple[str, ...]) -> int:
-        """Return the cells of a marginal as the vault counts it: also by the number of rows of the unit."""
+        """Return the cells of a marginal in the vault, which also counts by the number of rows of the unit."""
         return _counted_cells(self.table, attributes)
 
     def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:

@@ -1,8 +1,8 @@
-"""Draw children slot by slot: all second children, all third ones, and so on, given the parent and the child before.
+"""Draw children slot by slot (all second children, all third ones, ...), given the parent and the previous child.
 
-Marginals of the drawn children differ from those of the fitted model, because the child before is itself drawn.  So
-the potentials are calibrated first: children are drawn several times, and the potential of each measured marginal is
-corrected by the log ratio of the model to the draw.  This reads only the public model.
+Marginals of the drawn children differ from the fitted marginals, because the previous child is drawn as well.  So the
+potentials are calibrated first.  Children are drawn several times, and the potential of each measured marginal is
+corrected by the log ratio of model and draw.  This reads only the public model.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.linked.child_dates import DAY, Codes, Dates, dates_after, first_dates, ordered_codes, ranks
 from sfumato.synthesize.linked.conditional_sampling import ConditionalSampler
 
-_STEADY = 2.0  # rows that are added to both counts when they are compared
+_STEADY = 2.0  # rows added to both counts before their comparison
 _MOST_MOVED = 1.0
 _FALL = 0.25
-_EARLY = 4  # the first rounds draw only this part of the units, because corrections are large
+_EARLY = 4  # the first rounds draw only this fraction of the units, because corrections are large
 
 Slot = tuple[Codes, dict[str, Codes]]
 """The first rows that have a child in the slot, and the codes of these children by attribute."""
@@ -39,7 +39,7 @@ class ChildSlots:
         linked: the tables.
         child: the table whose rows are drawn.
         fitted: the model of next children.
-        first_rows: codes by attribute, one row for each unit or parent row: what is known of it, the number of
+        first_rows: codes by attribute, one row for each unit or parent row: the known attributes, the number of
             children, the first child, and for nested tables the class of weights.
     """
 
@@ -79,11 +79,11 @@ class ChildSlots:
         return np.array(table.weights)[codes] / table.unit_weight
 
     def first_units(self, many: int) -> ChildSlots:
-        """Return the same with only the first ``many`` rows."""
+        """Return the same slots with only the first ``many`` rows."""
         return replace(self, first_rows={name: codes[:many] for name, codes in self.first_rows.items()})
 
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Yield slots from the second on: the first rows that have a child there, and groups of all attributes."""
+        """Yield slots from the second on: the first rows with a child in the slot, and groups of all attributes."""
         child, numbers = self.child, self.numbers
         names = [each.name for each in child.plain]
         this = [child.named("this", name) for name in names]
@@ -122,7 +122,7 @@ class ChildSlots:
                 previous[name][rows] = drawn[of]
 
     def codes(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Yield slots from the first on: the first rows that have a child there, and codes of the child."""
+        """Yield slots from the first on: the first rows with a child in the slot, and codes of the child."""
         child = self.child
         rows = np.flatnonzero(self.numbers >= 1)
         names = [each.name for each in child.table.attributes]
@@ -132,7 +132,7 @@ class ChildSlots:
             previous[child.order] = self._first_dates(generator(seed))
         yield rows, {name: previous[name][rows] for name in names}
         rank = ranks(child)
-        for slot, groups in self.groups(model, generator(seed)):  # which draws the same first dates
+        for slot, groups in self.groups(model, generator(seed)):  # equal seeds give equal first dates
             codes_of = {}
             for name in names:
                 if child.dated and name == child.order:
@@ -149,13 +149,13 @@ class ChildSlots:
                 previous[name][slot] = codes_of[name]
 
     def _first(self, name: str) -> Codes:
-        """Return codes of the first child; rows without a child have any code."""
+        """Return codes of the first child; rows without a child have an arbitrary code."""
         codes = self.first_rows[self.child.named("first", name)].copy()
         codes[self.numbers < 1] = 0
         return codes
 
     def _first_dates(self, random: np.random.Generator) -> Codes:
-        """Draw codes of the date of the first child within its cell; rows without a child have any code."""
+        """Draw codes of the date of the first child within its cell; rows without a child have an arbitrary code."""
         return _dated(self.linked, self.child, self._first(self.child.order or ""), self.first_rows.get(DAY), random)
 
     def _parents(self) -> dict[str, Codes]:

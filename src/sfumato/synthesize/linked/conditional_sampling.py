@@ -1,11 +1,11 @@
 """Draw codes of some attributes of a graphical model, given the codes of all others, row by row and exactly.
 
-Potentials are sliced at the evidence of a row, so that only the attributes to be drawn are left.  These are eliminated
-one by one, and drawn in the opposite order.  Rows with the same evidence for a table share it: the first eliminated
-attributes depend on little evidence, and only the last depend on all of it.
+Potentials are sliced at the evidence of a row, so that only the attributes to draw remain.  These are eliminated one by
+one, and drawn in the opposite order.  Rows with the same evidence for a table share it.  The first eliminated
+attributes depend on little evidence; only the last depend on all of it.
 
-Tables are products of numbers up to one.  If they underflow, because potentials that were fitted to noise cancel, the
-rows are drawn again by sums of logarithms.
+Tables are products of numbers up to one.  Potentials fitted to noise may cancel and make a product underflow.  Such
+rows are redrawn with sums of logarithms.
 
 The randomness here is for post-processing of a public model; no guarantee depends on it.
 """
@@ -23,11 +23,11 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import CodeArray
 
-_CELLS = 1 << 21  # cells of the tables that are summed at a time: 16 MiB
-_HELD = 1 << 23  # cells of the largest table of the rows that are drawn at a time
-_MERGED = 1 << 14  # most cells of a table into which several factors are merged
+_CELLS = 1 << 21  # cells of the tables summed at a time: 16 MiB
+_HELD = 1 << 23  # cells of the largest table of the rows drawn at a time
+_MERGED = 1 << 14  # largest number of cells of a table that merges several factors
 _LEAST = 1e-300  # relative to the likeliest cells; below it the evidence of a row is contradictory
-_SURE = 1e-30  # a product of numbers up to one above which underflow does not matter
+_SURE = 1e-30  # a product of numbers up to one, above which underflow does not matter
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 RowIndices = NDArray[np.int64]
@@ -86,7 +86,7 @@ class ConditionalSampler:
     def _of_some(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        """Draw codes of rows that are few enough for all tables that are summed."""
+        """Draw codes of rows in one batch; the caller limits its size."""
         unsure = np.zeros(rows, dtype=np.bool_)
         codes_of = self._by_products(evidence, unsure, random)
         again = np.flatnonzero(unsure)
@@ -264,7 +264,7 @@ class ConditionalSampler:
 def _alike(factors: Sequence[Factor], free: Clique, sizes: Mapping[str, int]) -> Iterator[tuple[Clique, list[Factor]]]:
     """Group factors over the same free attributes into tables; yield the given attributes and factors of each.
 
-    A table is looked up once for each row, so that factors share one as long as it stays small.
+    A table is looked up once for each row, so factors share a table while it stays small.
     """
     groups: list[tuple[list[str], list[Factor]]] = []
     for factor in sorted(factors, key=lambda each: -each.values.size):

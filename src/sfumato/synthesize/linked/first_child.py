@@ -1,7 +1,7 @@
 """The model of a nested child table's head: the number of children of a parent row, and the first child.
 
-It begins with the model of the parent rows and with public rules.  Then the number and the attributes of the first
-child are measured, and in rounds marginals with at least one of them.  Measurements are of weights, as in
+It starts from the model of the parent rows and from public rules.  Then the number of children and the attributes of
+the first child are measured.  Rounds of marginals with at least one of them follow.  Measurements are weighted, as in
 :mod:`sfumato.synthesize.linked.next_child`.
 """
 
@@ -114,9 +114,9 @@ def impossible_firsts(linked: LinkedTables, child: ChildTable) -> dict[tuple[str
 def fit_first_child(
     mechanisms: Mechanisms, loss: Epsilon | Rho, first: FirstChildModel, *, limits: SizeLimits
 ) -> tuple[Graphical, bool]:
-    """Fit the model of a nested child table's head at ``loss``; return it, and False if noise hides all rows.
+    """Fit the model of a nested child table's head at ``loss``.  The flag is False if noise hides all rows.
 
-    Neighbors, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
+    :mod:`sfumato.vault.unit_measurables` defines neighbors, sensitivity and noise.
     """
     derived = DerivedMeasures(mechanisms, first.table)
     split = BudgetSplit(loss, first.table.unit_weight)

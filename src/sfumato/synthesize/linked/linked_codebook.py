@@ -1,8 +1,8 @@
-"""The codebook of linked synthetic tables: their contents, what was measured of units, and the errors of the rows.
+"""The codebook of linked synthetic tables: their contents, the measured tables, and the errors of the rows.
 
 It is derived from the noisy tables of the release and the drawn rows; the protected tables are not read.  The *head*
 has one row for each unit: the parent, the number of children, the first child.  A *tail* has one row for each further
-child.  The rows of a unit weigh at most one together, so that numbers count units, not rows.
+child.  The rows of a unit weigh at most one together, so numbers count units, not rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATEMENT, CODEBOOK = "release.json", "codebook.md"
 """The names of the files of a release that are not tables."""
 
 _MOST_BYTES = 64 << 20
-_MOST_VALUES = 200  # values of a column that are listed
+_MOST_VALUES = 200  # largest number of listed values of a column
 _MEAN = 0.8  # upper bound of the mean size of noise, in standard deviations
 _PERCENT = 100
 
@@ -47,7 +47,7 @@ class FamilyValue:
         label: label of the cell.
         units: weight of the release's rows in the cell, in units.
         low, high: 95 % interval of the number in the protected tables; None: not measured.
-        off_by: largest difference between the release and the protected tables, with 95 %.
+        off_by: largest difference between the release and the protected tables, with 95 % confidence.
     """
 
     label: str
@@ -59,7 +59,7 @@ class FamilyValue:
 
 @dataclass(frozen=True)
 class FamilyColumn:
-    """A column of a head or a tail; no cell is off by more than ``worst``, with 95 % for all cells at once."""
+    """A column of a head or a tail; ``worst`` bounds the errors of all cells at once, with 95 % confidence."""
 
     name: str
     cells: int
@@ -76,8 +76,8 @@ class FamilyTie:
         attributes: its columns.
         cells: number of cells, which may be groups of values.
         deviation: standard deviation of the noise on a cell, in units.
-        worst: no cell is off by more, in units, with 95 % for all cells at once.
-        misplaced: largest share that would have to move to another cell, with 95 %.
+        worst: largest error of a cell, in units, with 95 % confidence for all cells at once.
+        misplaced: largest share that would have to move to another cell, with 95 % confidence.
     """
 
     attributes: tuple[str, ...]
@@ -120,8 +120,8 @@ class FamilyCodebook:
         journal_entry: number of the release in the ledger's journal.
         units: number of units.
         files: the tables.
-        parts: what was measured, and the errors of the rows.
-        notes: what noise hides at this loss.
+        parts: measured tables, and the errors of the rows.
+        notes: sentences about tables that noise hides at this loss.
     """
 
     notice: str
@@ -199,7 +199,7 @@ def family_codebook(
     """
     unit_rows, children = rows
     direct = ((child.number, children.first_rows[child.table.name][child.number]) for child in linked.direct)
-    unit_rows = {**unit_rows, **dict(direct)}  # of which some were left out
+    unit_rows = {**unit_rows, **dict(direct)}  # after bounds removed some
     units = len(next(iter(unit_rows.values()), ()))
     weighed: list[Weighed] = [(unit_rows, np.ones(units))]
     listed = " and ".join(child.table.name for child in linked.direct)
@@ -234,7 +234,7 @@ def _first_child_rows(
     held, (rows, codes) = {name: first_rows[name] for name in first.domain.names}, child_slots[0]
     for each in child.table.attributes:
         name, own = child.named("first", each.name), codes[each.name]
-        if child.dated and each.name == child.order:  # the day may have been moved to one that is declared
+        if child.dated and each.name == child.order:  # the day may have moved to a declared one
             own = first_date_cells(linked, child, own, first_rows[DAY][rows] if DAY in first_rows else None)
         held[name] = np.full(len(weights), first.domain[name].size - 1)
         held[name][rows] = own

@@ -1,4 +1,4 @@
-"""Labels of the cells of derived tables: those of the schema, and those that only a derived table has."""
+"""Labels of the cells of derived tables: labels of the schema, and labels that only a derived table has."""
 
 from __future__ import annotations
 

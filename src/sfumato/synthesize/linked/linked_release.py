@@ -1,6 +1,6 @@
 """The release of linked synthetic tables, which ``synthesize.synthesize_linked`` returns.
 
-* ``release.tables`` are Arrow tables by name with fresh keys: the parent's (``release.linked.parent``) and one for each
+* ``release.tables`` are Arrow tables by name with new keys: the parent's (``release.linked.parent``) and one for each
   child (``release.linked.children``).  Rows are ordered by unit and, within a unit, as the child table declares.  The
   columns are the key, the column of the unit, and the attributes of the schema.
 * ``release.linked`` (:class:`sfumato.domain.linked_domain.LinkedTables`) has the schema, and the order, bound, memory
@@ -8,11 +8,11 @@
 * ``release.settings`` are the method's parameters; none depends on the data.
 * ``release.measured`` are the noisy tables: the part (``head`` or ``persons.tail``), the attributes, and the standard
   deviation of the noise on a cell, in units.
-* ``release.notes`` are sentences about what noise hides at this loss.
-* ``release.redrawn()`` draws again from the same models at no cost.  :mod:`sfumato.synthesize.linked.saved_linked`
-  stores a release in a file for it.
+* ``release.notes`` are sentences about tables that noise hides at this loss.
+* ``release.redrawn()`` draws rows from the same models again at no cost.
+  :mod:`sfumato.synthesize.linked.saved_linked` stores a release in a file for that.
 * ``release.write(folder)`` writes the tables and, as ``release.json``, the statement and the codebook.
-* ``release.guarantee``, ``cost``, ``expected_error`` and ``provenance`` are those of every release; the guarantee holds
+* ``release.guarantee``, ``cost``, ``expected_error`` and ``provenance`` are as in every release.  The guarantee holds
   for all rows of one unit in all tables.
 """
 
@@ -57,10 +57,10 @@ class ModelSizes:
     """The sizes of models and the number of calibration rounds; they do not depend on the data.
 
     Attributes:
-        head_cells: most cells of the junction tree of the head.
-        tail_cells: most cells of the junction tree of each tail.
-        calibration: rounds in which drawn children are compared with the fitted marginals.
-        calibrated_units: most units whose children are drawn for the calibration.
+        head_cells: largest number of cells of the junction tree of the head.
+        tail_cells: largest number of cells of the junction tree of each tail.
+        calibration: rounds of comparing drawn children with the fitted marginals.
+        calibrated_units: largest number of units whose children are drawn for the calibration.
     """
 
     head_cells: int = 400_000
@@ -97,7 +97,7 @@ class MeasuredPart:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
-    """The release of linked synthetic tables; see the top of this module."""
+    """The release of linked synthetic tables; the top of this module describes it."""
 
     linked: LinkedTables
     settings: ModelSizes
@@ -127,10 +127,10 @@ class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """Return the synthetic tables by name; a release has the same tables with one version of NumPy.
+        """Return the synthetic tables by name.  Under one version of NumPy, a release always has the same tables.
 
         Raises:
-            SizeError: noise at a tiny loss made the number of units larger than is sampled at once.
+            SizeError: noise at a tiny loss made the number of units too large to sample at once.
         """
         return self._drawn[0]
 
@@ -163,10 +163,10 @@ class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
 
     @property
     def codebook(self) -> FamilyCodebook:
-        """Return the codebook of ``tables``: the guarantee, what was measured, and the errors.
+        """Return the codebook of ``tables``: the guarantee, the measured tables, and the errors.
 
         Raises:
-            SizeError: as ``tables``.
+            SizeError: see ``tables``.
         """
         return self._drawn[1]
 
@@ -221,11 +221,11 @@ class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
         """Write a file for each table into a new folder, all of them or none.
 
         Args:
-            folder: does not exist yet, or is empty.
+            folder: must not exist, or must be empty.
             file_format: ``parquet`` or ``csv``.
 
         Raises:
-            InputError: another format, or a folder that cannot be made or is not empty.
+            InputError: the format is unknown, or the folder cannot be made or is not empty.
         """
         target = free_folder(folder, file_format)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -237,7 +237,7 @@ class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
             (partial / STATEMENT).write_text(released_text(self.statement(), self.codebook), encoding="utf-8")
             (partial / CODEBOOK).write_text(self.codebook.to_markdown(), encoding="utf-8")
             if target.is_dir():
-                target.rmdir()  # empty; some systems cannot rename over a folder
+                target.rmdir()  # the folder is empty; some systems cannot rename over a folder
             partial.rename(target)
         except OSError as error:
             raise SfumatoError(
@@ -262,7 +262,7 @@ def free_folder(folder: str | Path, file_format: str) -> Path:
     """Refuse a folder that cannot be made, before anything is charged; return its path.
 
     Raises:
-        InputError: another format, no parent folder, or the folder is not empty.
+        InputError: the format is unknown, the parent folder is missing, or the folder is not empty.
     """
     if file_format not in FORMATS:
         raise InputError(f"tables are written as {' or '.join(FORMATS)}, not {file_format}", culprit=file_format)

@@ -1,7 +1,7 @@
-"""Draw the children of units table by table, and write all tables with fresh keys in the types of the schema.
+"""Draw the children of units table by table, and write all tables with new keys in the types of the schema.
 
-Each table is drawn after the table that its rows belong to.  Bounds by groups that the schema declares keep the first
-rows of a unit in each cell.  The rows are synthetic, so this is post-processing.
+Each table is drawn after the table of its parents.  Declared bounds by groups keep the first rows of a unit in each
+cell.  The rows are synthetic, so this is post-processing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def linked_rows(
     Args:
         linked: the tables.
         unit_rows: codes of the units, by attribute of the head.
-        children: for each child table its slots: the parent rows that have a child there, and its codes.
+        children: the slots of each child table: the parent rows with a child in the slot, and its codes.
         random: generator for values within a cell.
     """
     import pyarrow as pa
@@ -102,7 +102,7 @@ class DrawnChildren:
     """The drawn rows of every child table, by its name.
 
     Attributes:
-        child_slots: for each slot the first rows that have a child there, and codes of the child.
+        child_slots: for each slot the first rows with a child in it, and codes of the child.
         first_rows: codes by attribute, one row for each unit or parent row.
         notes: sentences for the reader.
     """
@@ -129,7 +129,7 @@ def drawn_children(
         models: models by the name of the derived table.
         random: generator of the rows.
         times: rounds of calibration.
-        some: most rows for which children are drawn in a round.
+        some: largest number of rows whose children are drawn in a round.
     """
     child_slots: dict[str, list[Slot]] = {}
     first_rows_of: dict[str, Mapping[str, Codes]] = {}
@@ -164,7 +164,7 @@ def drawn_children(
 
 @dataclass(frozen=True)
 class ParentRows:
-    """The drawn rows of a child table that have children themselves, unit by unit and in order.
+    """The drawn rows of a child table that have children, unit by unit and in order.
 
     Attributes:
         unit: the unit of each row.
@@ -237,7 +237,7 @@ class FirstRows:
         return np.array(table.weights)[self.known[table.number]] / table.unit_weight
 
     def first_units(self, many: int) -> FirstRows:
-        """Return the same with only the first ``many`` rows."""
+        """Return the same rows, but only the first ``many``."""
         return replace(self, known={name: codes[:many] for name, codes in self.known.items()})
 
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
@@ -251,7 +251,7 @@ class FirstRows:
         yield rows, {**group_of, **sampler.draw(group_of, len(rows), random)}
 
     def codes(self, model: GraphicalModel, unit: Codes, random: np.random.Generator) -> dict[str, Codes]:
-        """Draw codes of the child table's head; the children of a unit stay within the bound of the schema.
+        """Draw codes of the child table's head, within the schema's bound on the children of a unit.
 
         Args:
             model: calibrated model.
@@ -281,13 +281,13 @@ def weight_classes_of(linked: LinkedTables, child: ChildTable, numbers: Codes, u
 
 
 def within(numbers: Codes, unit: Codes, most: int) -> Codes:
-    """Reduce numbers of children so that a unit has at most ``most`` in all; its last rows have fewer.
+    """Reduce numbers of children so that a unit has at most ``most`` in total.  Its last rows are reduced first.
 
     >>> within(np.array([2, 2, 2, 1]), np.array([0, 0, 0, 1]), 3).tolist()
     [2, 1, 0, 1]
     """
     upto = np.cumsum(numbers)
-    start = np.searchsorted(unit, unit)  # where each unit begins
+    start = np.searchsorted(unit, unit)  # start of each unit
     before = upto - numbers - (upto - numbers)[start]
     bounded: Codes = np.clip(most - before, 0, numbers)
     return bounded
@@ -304,8 +304,8 @@ def rows_within_group_bounds(
         unit: the unit of each first row.
 
     Returns:
-        The slots, the number of children of each first row (None without bounds by groups), and how many rows were
-        dropped.
+        The slots, the number of children of each first row (None without bounds by groups), and the number of dropped
+            rows.
     """
     names = [each.name for each in child.table.attributes]
     if not child.table.per:
@@ -327,13 +327,13 @@ def rows_within_group_bounds(
 
 
 def not_kept(child: ChildTable) -> list[str]:
-    """Return the names of bounds by groups of other tables' attributes, which do not bound the drawn rows."""
+    """Return the names of bounds by groups of other tables' attributes, which the drawn rows may exceed."""
     none: Mapping[str, Codes] = {each.name: np.zeros(0, dtype=np.int64) for each in child.table.attributes}
     return [bound.name for bound in child.table.per if _cells(child, bound, none) is None]
 
 
 def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> Codes | None:
-    """Return the cell of each row; None if a grouping is of attributes of another table."""
+    """Return the cell of each row; None if a grouping has attributes of another table."""
     domain = Domain(child.table.attributes, hierarchies=child.table.hierarchies)
     cell_numbers: Codes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
     for name in bound.by:
@@ -348,7 +348,9 @@ def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> 
 
 
 def _stand(unit: Codes, cells: Codes, bound: GroupBound) -> NDArray[np.bool_]:
-    """Return True for rows within a bound: among the first of their cell, in one of the first cells of their unit."""
+    """Return True for rows within a bound: among the first rows of their cell, in one of the first cells of their
+    unit.
+    """
     if not len(unit):
         return np.zeros(0, dtype=np.bool_)
     keys = unit * (int(cells.max()) + 1) + cells

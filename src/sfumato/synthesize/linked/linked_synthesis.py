@@ -1,16 +1,16 @@
-"""Synthesize linked tables: a parent and the sequence of its children, under one loss for all rows of a unit.
+"""Synthesize linked tables: a parent and its sequence of children, under one loss for all rows of a unit.
 
-A graphical model of the *head* (the parent, how many children, the first child) takes half of the loss, and one of the
-*tail* of each child table (a child given the parent, its place and the one before it) shares the other half.  Units are
-drawn from the head, children slot by slot from the tails.
+A graphical model of the *head* (the parent, the number of children, the first child) takes half of the loss.  The
+models of the *tails* share the other half; a tail describes a child given the parent, its place and the previous child.
+Units are drawn from the head, and children slot by slot from the tails.
 
-Neighbours differ by all rows of one unit, in all tables.  The head has one row a unit (L1 and squared L2 sensitivity 1
-for a marginal), and the rows of each further table weigh at most W together (W and W^2): see
-:mod:`sfumato.vault.unit_measurables`.
-The losses of head and tails add up.  Everything else is made of noisy measurements and public descriptions.
+Neighboring tables differ by all rows of one unit, in all tables.  The head has one row per unit (L1 and squared L2
+sensitivity 1 per marginal).  The rows of each further table weigh at most W together (W and W^2); see
+:mod:`sfumato.vault.unit_measurables`.  The losses of head and tails add up.  Everything else derives from noisy
+measurements and public descriptions.
 
-After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
-synthetic data", for the marginals; the weights, the chain of children and its calibration are this project's own.
+The marginals follow McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data".  The weights, the chain of children and its calibration are this project's own.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ def synthesize_linked(
     """Release synthetic tables of a schema whose rows are linked as in the protected tables.
 
     Args:
-        vault: the protected tables, as ``sf.open_schema`` opens them.
-        children: the child tables with the order and the bound of their rows; default: all private tables, by their
-            first date or in no order, with the bounds of the schema.
-        total: where the number of units comes from; default: the noisy tables.
+        vault: the protected tables, from ``sf.open_schema``.
+        children: the child tables with the order and the bound of their rows.  Default: all private tables, ordered by
+            their first date or unordered, with the bounds of the schema.
+        total: where the number of units comes from.  Default: the noisy tables.
         settings: sizes of the models.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost, for all rows of one unit
-            in all tables.
+        **stated: the whole loss, for all rows of one unit in all tables: ``loss``, or ``epsilon`` with or without
+            ``delta``.
 
     Raises:
-        DomainError: the schema is a draft, or a child table is none.
-        InputError: no such vault.
-        LossError: a loss that cannot be divided.
+        DomainError: the schema is a draft, or a child table is invalid.
+        InputError: the vault has the wrong type.
+        LossError: the loss cannot be divided.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
@@ -91,12 +91,12 @@ def linked_without_delta(
 ) -> tuple[str, ...]:
     """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
 
-    The figure is the noise on a cell of two columns of the table for which a delta matters most: the head, or a further
-    table, whose noise is counted in units.  There is no sentence for a loss that has a delta, or if it helps little.
+    The figure is the noise on a cell of two columns of the table that gains most: the head, or a further table, whose
+    noise is in units.  There is no sentence if the loss has a delta, or if a delta helps little.
 
     Raises:
-        DomainError: the schema is a draft, or a child table is none.
-        LossError: a loss that cannot be divided.
+        DomainError: the schema is a draft, or a child table is invalid.
+        LossError: the loss cannot be divided.
     """
     loss = stated_loss(stated)
     linked = link_tables(schema, children)
@@ -119,7 +119,7 @@ def linked_without_delta(
 def release_units(
     vault: VaultInterface, linked: LinkedTables, *, loss: Loss, total: RowTotal, settings: ModelSizes
 ) -> LinkedRelease:
-    """Release linked tables from a vault of units, such as :meth:`SchemaVault.of_units` makes."""
+    """Release linked tables from a vault of units, such as one from :meth:`SchemaVault.of_units`."""
     if vault.domain.hash != linked.unit_domain.hash:
         raise QueryError("this vault is not of the units of these related tables", culprit=linked.hash)
     refuse_loss(vault, loss, total)
@@ -165,7 +165,7 @@ def _measured(
     """Measure the protected tables in exact shares of ``loss``, and return the payload of all models."""
     divisible = loss.divisible
     shares = part_shares(linked)
-    numbers = tuple(child.number for child in linked.direct if child.most > 1)  # which all children are counted by
+    numbers = tuple(child.number for child in linked.direct if child.most > 1)  # these count all children
     limits = SizeLimits(cells=settings.head_cells, prior_marginals=False, leading=numbers)
     own = divisible * (1 - sum(shares.values(), Fraction(0)))
     workload = all_marginals(min(_WAYS, len(linked.unit_domain)))
@@ -203,10 +203,10 @@ def _measured(
 
 
 def part_shares(linked: LinkedTables) -> dict[str, Fraction]:
-    """Return the share of the loss of each derived table, by its name; the head of the units has the rest.
+    """Return the share of the loss of each derived table by name.  The head of the units has the rest.
 
-    All derived tables have half of the loss together.  Child tables have equal parts of it, and a head and a tail of
-    one child table have half of its part each.
+    All derived tables together have half of the loss.  Child tables have equal parts of it, and the head and the tail
+    of a child table each have half of its part.
     """
     parts: dict[str, list[str]] = {}
     for child in linked.children:

@@ -1,8 +1,8 @@
-"""The model of a tail: the distribution of a child given the child before it, the parent and its place.
+"""The model of a tail: the distribution of a child given the previous child, the parent and its place.
 
-It begins with the model of the head and with public rules: the places of children and their order.  Then marginals with
+It starts from the model of the head and from public rules: the places of children and their order.  Then marginals with
 at least one attribute of the child are measured in rounds, as in :mod:`sfumato.synthesize.methods.aim`.  Measurements
-are of weights; the rows of a unit weigh at most ``unit_weight`` together.
+are weighted; the rows of a unit weigh at most ``unit_weight`` together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
-"""For each round: most attributes of its candidates, share of the loss left, share of the cell cap."""
+"""For each round: largest number of attributes of its candidates, share of the remaining loss, share of the cell
+cap.
+"""
 
 SCORES = Fraction(7, 100)
 """Share of a round's loss that its scores take."""
@@ -48,14 +50,14 @@ SCORES = Fraction(7, 100)
 ALONE = Fraction(12, 100)
 """Share of the loss for the single attributes of a child."""
 
-_TIED = 1e-3  # least mutual information, in nats, of two attributes whose table is taken from the head
-SEEN = 10.0  # least total of a tail, in deviations of the noise on a cell; below it noise hides the tail
+_TIED = 1e-3  # minimum mutual information, in nats, of two attributes whose table is taken from the head
+SEEN = 10.0  # minimum total of a tail, in deviations of the noise on a cell; below it noise hides the tail
 _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """The attributes of a tail that are known before a child is drawn, and the model of the head that has them."""
+    """The attributes of a tail that are known before a child is drawn, and the model of the head that contains them."""
 
     linked: LinkedTables
     child: ChildTable
@@ -68,7 +70,7 @@ class KnownColumns:
 
     @property
     def before(self) -> frozenset[Clique]:
-        """Return the pairs of the same attribute of the two children before."""
+        """Return the pairs of the same attribute of the two previous children."""
         named = self.child.named
         pairs = ((named("previous", each.name), named("before", each.name)) for each in self.child.plain)
         return frozenset(pairs) if self.child.memory > 1 else frozenset()
@@ -79,7 +81,7 @@ class KnownColumns:
         return self.linked.parent_of(self.child) is not None
 
     def in_source(self) -> dict[str, str]:
-        """Return the head's attribute of each known attribute of a tail."""
+        """Return the head's attribute for each known attribute of a tail."""
         own = (each.name for each in self.linked.known_attributes(self.child))
         first = {
             self.child.named("previous", each.name): self.child.named("first", each.name) for each in self.child.plain
@@ -95,9 +97,9 @@ class KnownColumns:
 def fit_next_child(
     mechanisms: Mechanisms, loss: Epsilon | Rho, known: KnownColumns, *, limits: SizeLimits
 ) -> tuple[Graphical, bool]:
-    """Fit the model of a tail at ``loss``; return it, and False if noise hides all next children.
+    """Fit the model of a tail at ``loss``.  The flag is False if noise hides all next children.
 
-    Neighbors, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
+    :mod:`sfumato.vault.unit_measurables` defines neighbors, sensitivity and noise.
     """
     table = known.linked.next_child(known.child)
     assert table is not None
@@ -117,8 +119,8 @@ class Drawn:
 
     Attributes:
         attributes: the drawn attributes.
-        pairs: pairs of known attributes that are measured as well.
-        again: attributes to measure again if no marginal is worth its noise.
+        pairs: pairs of known attributes that are measured too.
+        again: attributes to measure again if noise outweighs the gain of every marginal.
     """
 
     attributes: frozenset[str]
@@ -158,7 +160,7 @@ def in_rounds(
             shares = [fraction(each.share) for each in chosen.values()]
             runs = {clique: each.runs for clique, each in chosen.items()}
             fit = measure_marginals(derived, fit, runs, loss=split.take(share - scores), shares=shares)
-    if split.left > 0:  # nothing more was worth its noise
+    if split.left > 0:  # noise outweighs the gain of every other marginal
         shares = list(split.shares([float(fit.model.sizes[name]) for name in drawn.again]))
         again: dict[Clique, None] = {(name,): None for name in drawn.again}
         fit = measure_marginals(derived, fit, again, loss=split.take(split.left), shares=shares)
@@ -166,7 +168,7 @@ def in_rounds(
 
 
 def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownColumns) -> tuple[Fit, bool]:
-    """Measure the attributes of a child one by one, and return the first fit, and False if noise hides all rows."""
+    """Measure the attributes of a child one by one.  Return the first fit, and False if noise hides all rows."""
     child, table = known.child, derived.table
     alone = [child.named("this", each.name) for each in child.table.attributes]
     alone += [child.number] if known.nested else []
@@ -232,7 +234,7 @@ def observed(name: str, groups: Coarsening, measurement: Measurement) -> Observa
 def _coarsenings(
     derived: DerivedMeasures, known: KnownColumns, measured: Mapping[str, Measurement], *, seen: bool
 ) -> dict[str, Coarsening]:
-    """Return the groups of all attributes of the tail; a child has the same groups as the children before it."""
+    """Return the groups of all attributes of the tail.  A child has the same groups as the previous children."""
     child, source = known.child, known.source
     coarsenings: dict[str, Coarsening] = {}
     of_child: dict[str, Coarsening] = {}
@@ -289,7 +291,7 @@ def regrouped(
     for axis, (name, of) in enumerate(names.items()):
         before, after = source.coarsenings[of], coarsenings[name]
         moved = np.zeros((before.size, after.size))
-        # a tail has the numbers of children from two on, and lacks the last code of a first child, that there is none
+        # a tail has the numbers of children from two on, and lacks the first child's last code ("no child")
         first = len(before.groups) - len(after.groups) if name == of else 0
         codes = np.arange(first, first + len(after.groups))
         np.add.at(moved, (before.groups[codes], after.groups), before.shares()[codes])
@@ -361,7 +363,9 @@ def _known_factors(known: KnownColumns, coarsenings: Mapping[str, Coarsening]) -
 
 
 def _structural_zeros(known: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
-    """Return the structural zeros of a child: out of order, after a final value, or with impossible children before."""
+    """Return the structural zeros of a child: out of order, after a final value, or with impossible previous
+    children.
+    """
     child, factors = known.child, list(_date_zeros(known.child, coarsenings))
     if child.final is not None:
         name = child.named("this", child.final[0])
@@ -377,13 +381,13 @@ def _structural_zeros(known: KnownColumns, coarsenings: Mapping[str, Coarsening]
         for each in child.plain:
             name = child.named("before", each.name)
             out = np.zeros((places, coarsenings[name].size), dtype=np.bool_)
-            out[0, :-1] = out[1:, -1] = True  # no child is before the first
+            out[0, :-1] = out[1:, -1] = True  # no child comes before the first
             factors.append(Factor((f"{child.table.name}.place", name), np.where(out, -np.inf, 0.0)))
     return factors
 
 
 def _date_zeros(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
-    """Return the structural zeros of gaps: the second child has no gap before, and missing dates stay missing."""
+    """Return the structural zeros of gaps: the second child has no previous gap, and missing dates stay missing."""
     if not child.dated or child.order is None:
         return []
     place, previous, this = (
@@ -406,9 +410,9 @@ def _date_zeros(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> lis
 def _candidates(
     fit: Fit, drawn: Drawn, interest: Mapping[Clique, float], ways: int, limits: SizeLimits
 ) -> list[Clique]:
-    """Return the marginals of two to ``ways`` attributes that were not measured and have a drawn attribute.
+    """Return the unmeasured marginals of two to ``ways`` attributes with a drawn attribute.
 
-    With a memory of two, the pairs of the two children before are candidates as well.
+    With a memory of two, the pairs of the two previous children are candidates too.
     """
     names = [name for name, size in fit.model.sizes.items() if size > 1]
     known = {frozenset(clique): distance for clique, distance in interest.items()}

@@ -1,7 +1,7 @@
-"""A release of linked tables in one file, to draw tables again without the protected tables and without a ledger.
+"""A release of linked tables in one file, for drawing tables without the protected tables and without a ledger.
 
-The file contains only what was released: the schema, the order of the rows of each table, the noisy tables, and the
-models fitted to them.  Drawing again costs nothing.
+The file contains only released information: the schema, the order of the rows of each table, the noisy tables, and the
+models fitted to them.  Drawing again costs no privacy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def save_linked(release: LinkedRelease, path: str | Path, *, overwrite: bool = F
     """Write a release to one file that :func:`load_linked` reads without the tables and without the ledger.
 
     Raises:
-        InputError: the file cannot be written, or exists and nobody asked to replace it.
+        InputError: the file cannot be written, or exists and ``overwrite`` is False.
     """
     expect(release, LinkedRelease, "what is saved is a release of synthesize.synthesize_linked")
     refuse_occupied_path(path, overwrite=overwrite)
@@ -52,7 +52,7 @@ def save_linked(release: LinkedRelease, path: str | Path, *, overwrite: bool = F
             **release.payload,
             _RELEASE: {
                 "kind": KIND,
-                "numpy": np.__version__,  # for the reader who finds other rows
+                "numpy": np.__version__,  # a reader needs it if the rows differ
                 "schema": dump_schema(linked.schema),
                 "children": [child.describe() for child in linked.children],
                 "tau": linked.tau,
@@ -77,7 +77,7 @@ def save_linked(release: LinkedRelease, path: str | Path, *, overwrite: bool = F
 
 
 def load_linked(path: str | Path) -> LinkedRelease:
-    """Read a release that was saved; nothing in the file is executed.
+    """Read a saved release; no part of the file is executed.
 
     Raises:
         InputError: the file cannot be read or is no saved release of linked tables.
@@ -95,7 +95,7 @@ def load_linked(path: str | Path) -> LinkedRelease:
 
 
 def is_of_linked_tables(path: str | Path) -> bool:
-    """Return True if a saved model is of linked tables; False also if it cannot be read."""
+    """Return True if a saved model is of linked tables; False if it is not, or cannot be read."""
     try:
         return bool(decode(Path(path).read_bytes()[_DIGEST:])[_RELEASE]["kind"] == KIND)
     except _DAMAGED:
@@ -111,7 +111,7 @@ class _FromFile(LinkedRelease):
             with np.errstate(all="ignore"):
                 return super()._drawn
         except SizeError:
-            raise  # only the number of units is too large
+            raise  # an error about the number of units only; the file is sound
         except _DAMAGED as error:
             raise InputError("nothing can be drawn of the saved release: it is damaged", culprit=error) from error
 

@@ -1,4 +1,4 @@
-"""The methods of synthesis: each file ends with its contract, whose name is in the tuple below."""
+"""The methods of synthesis: each file ends with a :class:`SynthesisMethod`, whose name is in the tuple below."""
 
 from typing import Final
 
@@ -11,4 +11,4 @@ from sfumato.synthesize.methods.mwem import MWEM
 from sfumato.synthesize.synthesis_method import SynthesisMethod
 
 SYNTHESIZERS: Final[tuple[SynthesisMethod, ...]] = (HISTOGRAM, MARGINALS, MATRIX, AIM, MST, ANNEALED, MWEM, INDEPENDENT)
-"""All methods; ``auto`` takes the first of those that it cannot tell apart."""
+"""All methods; ``auto`` takes the first of equal ones."""

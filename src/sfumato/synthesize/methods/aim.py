@@ -1,9 +1,9 @@
-"""AIM in batches: measure the marginals that the model gets most wrong, and fit again.
+"""AIM in batches: measure the marginals with the largest error in the model, and fit again.
 
-After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
-differentially private synthetic data".  Instead of one marginal a round chosen by the exponential mechanism, each round
-scores all candidates in one noisy vector and measures many of them.  Two rounds do: pairs first, then triples of
-attributes.
+The method follows McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data".  The paper chooses one marginal per round by the exponential mechanism.  Here
+each round scores all candidates in one noisy vector and measures many of them.  There are two rounds: pairs first, then
+triples of attributes.
 """
 
 from __future__ import annotations
@@ -73,10 +73,12 @@ from sfumato.vault.interface import (
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
-"""For each round: most attributes of its candidates, share of the loss left, share of the cell cap."""
+"""For each round: largest number of attributes of its candidates, share of the remaining loss, share of the cell
+cap.
+"""
 
 SCORES = Fraction(7, 100)
-"""Share of a round's loss that its scores take."""
+"""Share of a round's loss for its scores."""
 
 
 @states_loss
@@ -95,15 +97,15 @@ def aim(
         vault: the protected table.
         total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
         workload: the marginals that the rows should preserve.
-        limits: how large inference may get.
-        zeros: cells that are impossible by their meaning.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.  Noise is discrete
-            Gaussian under rho and (epsilon, delta), which is far more accurate for many marginals than the discrete
-            Laplace noise of pure epsilon.
+        limits: limits on the size of inference.
+        zeros: combinations that are impossible by their meaning.
+        **stated: the whole loss: ``loss``, or ``epsilon`` with or without ``delta``.  Noise is discrete Gaussian under
+            rho and (epsilon, delta), which is far more accurate for many marginals than the discrete Laplace noise of
+            pure epsilon.
 
     Raises:
         QueryError: the workload or a table of zeros does not fit the domain.
-        DomainError: an attribute that the domain does not have.
+        DomainError: an attribute is not in the domain.
         SizeError: the structural zeros alone exceed the limits.
         InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
@@ -151,7 +153,7 @@ def run_aim(
 ) -> Graphical:
     """Run AIM through ``mechanisms``, in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
-    # read before noise is drawn, so that a ledger that fails costs nothing
+    # read before noise is drawn, so that a failure of the ledger costs nothing
     stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
     pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
     cliques = workload_cliques(workload, mechanisms.domain)
@@ -176,9 +178,10 @@ def run_aim(
 
 
 def least_pairs(domain: Domain, cliques: Sequence[Clique]) -> int:
-    """Return how many marginals of several columns are measured at least: those of a tree, or all of a short workload.
+    """Return the minimum number of measured marginals of several columns: a tree, or all of a short workload.
 
-    Totals of weights are measured from the rest of the loss, so with weights the columns leave a rest.
+    Totals of weights are measured from the remaining loss.  So with weights the result is 0, and columns never take the
+    whole loss.
     """
     several = sum(len(clique) > 1 for clique in cliques)
     return 0 if domain.in_role(Role.WEIGHT) else min(several, len(domain) - 1)
@@ -196,7 +199,7 @@ def _in_rounds(
     """Return the fit after the rounds of :data:`ROUNDS`: score candidates, choose among them, and measure."""
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
-    pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
+    pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # no larger tables: the second round repeats the first
     for ways, part, cell_share in ROUNDS:
         candidates = _candidates(mechanisms, fit, cliques, interest, ways=ways, limits=limits)
         share = split.left * part
@@ -231,7 +234,7 @@ def _repeated(
 ) -> dict[Clique, MeasuredMarginal]:
     """Return the measured tables that may be measured again.
 
-    Next to larger tables a pair is measured again only over finer cells.
+    If the workload has larger tables, a pair is measured again only over finer cells.
     """
     tables = {clique: table.remeasured(fit.model.expected(clique), deviation) for clique, table in taken.items()}
     return {clique: table for clique, table in tables.items() if pairs_only or table.runs != taken[clique].runs}
@@ -241,11 +244,11 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     """Return the root mean squared noise on a cell of the workload, if all its marginals are measured; read no data.
 
     The row count, the scores and the one-way marginals take their shares first.  The share of one-way marginals depends
-    on the row count, and is largest if the count is not public.  None for a workload with more than three attributes in
-    a marginal, which the method measures only by triples.
+    on the row count, and is largest if the count is not public.  The result is None for a workload with more than three
+    attributes in a marginal, because the method measures at most triples.
 
-    The figure leaves out the error of marginals that the method does not measure, because the model is nearer than
-    noise or has no room.  That error depends on the data.
+    The figure excludes the error of marginals that the method does not measure, because the model is closer than noise
+    or has no room.  That error depends on the data.
     """
     split = BudgetSplit(loss.divisible, contribution(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
@@ -254,7 +257,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
         return None
     after_count = float(1 - count_share(total))
     rows = total.count if isinstance(total, PublicTotal) else 1.0
-    alone = max(map(len, cliques)) == 1  # they get what the others would have taken
+    alone = max(map(len, cliques)) == 1  # they get the loss that larger tables would have taken
     one_way = after_count * (1.0 if alone else one_way_share(split, domain, rows))
     left = (after_count - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
@@ -280,8 +283,8 @@ def _candidates(
     """Return the marginals of two to ``ways`` attributes that were not measured, with their weights.
 
     Weights are relative to the largest of the same number of attributes.  The published weights would prefer triples,
-    whose noise is larger, to pairs.  At most ``limits.candidates`` of each size with the largest known distances are
-    candidates; the distance of a triple is the sum of its pairs' distances.
+    whose noise is larger, to pairs.  At most ``limits.candidates`` of each size, with the largest known distances, are
+    candidates.  The distance of a triple is the sum of its pairs' distances.
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in fit.measured}
@@ -311,8 +314,8 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
     """Refuse an invalid vault, and a loss that a graphical method cannot divide.
 
     Raises:
-        InputError: no vault, or no source of a row count.
-        LossError: no loss, or one too small or too large.
+        InputError: the vault or the source of a row count is invalid.
+        LossError: the loss is invalid, too small or too large.
     """
     refuse_no_vault(vault)
     refuse_wrong_total(vault.domain, loss, total)
@@ -322,9 +325,9 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
 def models_whole_table(domain: Domain, task: Task) -> bool:
     """Return True if a task needs a model of the whole table.
 
-    It needs one if it has a workload of marginals with structural zeros, or if the marginals cover all attributes or
-    overlap.  Overlapping marginals need no joint histogram: five pairs with a common attribute have six attributes, and
-    the noise of the joint cells, summed over the cells of a pair, would hide it.
+    It needs one for a workload of marginals with structural zeros, or if the marginals cover all attributes or overlap.
+    A joint histogram is no alternative for overlapping marginals.  Five pairs with a common attribute have six
+    attributes, and the noise of the joint cells, summed over the cells of a pair, would hide it.
     """
     if not isinstance(task.workload, Marginals):
         return False
@@ -333,7 +336,7 @@ def models_whole_table(domain: Domain, task: Task) -> bool:
 
 
 def without_aim_limits(task: Task) -> Task:
-    """Return the task for a method that neither uses earlier marginals nor bounds pairs, as only ``aim`` does."""
+    """Return the task without the options that only ``aim`` supports: earlier marginals and bounds of pairs."""
     return replace(task, limits=replace(task.limits, prior_marginals=True, distance_bounds=False))
 
 
@@ -341,7 +344,7 @@ def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest
     """Return the journal's question for a workload of marginals.
 
     Raises:
-        QueryError: a workload of other queries, or zeros that do not fit the domain.
+        QueryError: the workload has other queries, or zeros do not fit the domain.
         SizeError: the domain is too fine, or the zeros alone exceed the limits.
     """
     workload = task.marginals()

@@ -1,12 +1,14 @@
-"""AIM as published, for comparison: one marginal a round, chosen by the exponential mechanism, at an annealed loss.
+"""AIM as published, for comparison: one marginal per round, chosen by the exponential mechanism, at an annealed loss.
 
-After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
-synthetic data".  The candidates are the downward closure of the workload, weighted by what they share with it; a tenth
-of a round's loss chooses, the rest measures; noise is halved where the model did not move.  Three things differ.  The
-first round counts rows and divides its loss over the one-way marginals by their sizes, and merges their rare codes, as
-everywhere here.  Marginals of more than three attributes are no candidates, and the largest tables are left out where
-the vault could not count all candidates together.  Distances of triples that no clique holds are taken to a sample of
-the model.
+The method follows McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data".  The candidates are the downward closure of the workload, weighted by the
+attributes that they share with it.  A tenth of a round's loss selects, and the rest measures.  If the model hardly
+changed, the noise is halved.
+
+Three things differ from the paper.  The first round counts rows, divides its loss over the one-way marginals by their
+sizes, and merges their rare codes.  Marginals of more than three attributes are no candidates, and the largest tables
+are left out if the vault cannot count all candidates together.  Distances of triples outside all cliques are computed
+on a sample of the model.
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ from sfumato.workload.counting_queries import Marginals
 
 _ROUNDS_AN_ATTRIBUTE = 16
 SELECTION = Fraction(1, 10)
-"""Share of a round's loss that choosing takes; the rest measures."""
+"""Share of a round's loss for selection; the rest measures."""
 
-_COMPARED = 1 << 26  # cells of all candidates together, half of what the vault counts at once
+_COMPARED = 1 << 26  # cells of all candidates together, half of the vault's limit
 
 
 @states_loss
@@ -70,7 +72,7 @@ def annealed(
 ) -> Synthetic:
     """Release a graphical model fitted to marginals chosen one at a time, and rows.
 
-    Args and errors are those of :func:`sfumato.synthesize.methods.aim.aim`.
+    :func:`sfumato.synthesize.methods.aim.aim` describes the arguments and errors.
     """
     loss = stated_loss(stated)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
@@ -115,13 +117,13 @@ def run_annealed(
     split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
-    halved = 2 if isinstance(split.loss, Epsilon) else 4  # times the loss that halves the noise
+    halved = 2 if isinstance(split.loss, Epsilon) else 4  # factor of the loss that halves the noise
     fit = measure_one_way(mechanisms, split, total, OneWayMarginals(share=one_way), zeros=zeros)
     candidates = closure(mechanisms, fit, workload, limits)
     random = mechanisms.generator()
     step = Fraction(1, rounds)
     while split.left > 0:
-        if split.left < 2 * step:  # less than two rounds are left: one takes it all
+        if split.left < 2 * step:  # less than two rounds remain: one takes the rest
             step = split.left
         measuring = step * (1 - SELECTION)
         within = _within(fit, candidates, int(limits.cells * (1 - split.left + step)))
@@ -133,7 +135,7 @@ def run_annealed(
         fit = fit.with_measurements(mechanisms.measure([fit.question(chosen)], split.take(measuring)))
         moved = float(np.abs(fit.model.expected(chosen) - before).sum())
         if moved <= split.mean_absolute_noise(float(measuring)) * before.size:
-            step = halved * step  # the noise hid what was left to learn: halve it
+            step = halved * step  # noise hid the remaining structure: halve it
     return fit.released(mechanisms.domain)
 
 

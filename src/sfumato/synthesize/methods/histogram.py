@@ -1,9 +1,9 @@
-"""Noisy tables: the whole domain at once, one table for each of several sets of attributes, or optimised sums of cells.
+"""Noisy tables: the whole domain at once, one table for each of several sets of attributes, or optimized sums of cells.
 
-Discrete noise on every cell (Dwork, McSherry, Nissim, Smith 2006, Section 3.2, with integer noise),
-projected on the non-negative tables of the right sum, and rows drawn from the result.  Where a workload says which sums
-matter, weighted sums of cells are measured instead that suit it, decided from the workload alone (Li, Miklau, Hay,
-McGregor and Rastogi 2015; McKenna, Miklau, Hay and Machanavajjhala 2018).
+Discrete noise is added to every cell (Dwork, McSherry, Nissim, Smith 2006, Section 3.2, with integer noise).  The
+result is projected onto the non-negative tables with the right sum, and rows are drawn from it.  If a workload gives
+the sums that matter, weighted sums of cells are measured instead.  They are optimized for the workload alone (Li,
+Miklau, Hay, McGregor and Rastogi 2015; McKenna, Miklau, Hay and Machanavajjhala 2018).
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, as_clique, as_cliques
 from sfumato.workload.matrix_mechanism import StrategyOption, jointly, plan
 
-MOST_CELLS = 1 << 26  # 512 MiB of counts
+MOST_CELLS = 1 << 26  # counts, 512 MiB
 MOST_OPTIMISED = 256
-"""Cells over which a strategy is optimised in seconds; each search step takes their cube."""
+"""Largest number of cells for which a strategy is optimized in seconds; a search step takes time in their cube."""
 
 
 @states_loss
 def histogram(
     vault: VaultInterface, *, total: RowTotal, attributes: Sequence[str] | None = None, **stated: Unpack[StatedLoss]
 ) -> Synthetic:
-    """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
+    """Release one noisy contingency table over ``attributes``, and rows.  Default: the whole domain.
 
-    Add/remove of one unit moves the cells by its number of rows in L1: discrete Laplace noise under pure
-    epsilon, discrete Gaussian under rho or (epsilon, delta).  Costs ``loss``, the number of rows included.
+    Adding or removing one unit changes the cells by its number of rows in L1.  The noise is discrete Laplace under pure
+    epsilon, and discrete Gaussian under rho or (epsilon, delta).  The release costs ``loss``, including the number of
+    rows.
 
     Raises:
         SizeError: the table has too many cells to be dense.
@@ -77,12 +78,12 @@ def histogram(
 def marginals(
     vault: VaultInterface, *, total: RowTotal, cliques: Sequence[Sequence[str]], **stated: Unpack[StatedLoss]
 ) -> Synthetic:
-    """Release one noisy table for each set of attributes, the loss divided equally, and rows.
+    """Release one noisy table for each set of attributes, with the loss divided equally, and rows.
 
-    The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
+    The sets are disjoint, and their tables are joined as if independent.  Put correlated attributes into one set.
 
     Raises:
-        QueryError: an attribute in two sets.
+        QueryError: an attribute is in two sets.
         SizeError: a table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
@@ -161,7 +162,7 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
 
 @states_loss
 def matrix(vault: VaultInterface, *, total: RowTotal, workload: Workload, **stated: Unpack[StatedLoss]) -> Synthetic:
-    """Release the cells of a workload's attributes from optimised measurements, and rows.
+    """Release the cells of a workload's attributes from optimized measurements, and rows.
 
     Raises:
         SizeError: the workload's attributes have too many cells.
@@ -195,17 +196,17 @@ def estimate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, chosen: Strate
 def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
     """Return the non-negative cells of sum ``count`` whose weighted sums fit the answers best in least squares.
 
-    The fit is to the answers, not to the cells, so that precise sums stay precise.
+    The fit is to the answers instead of the cells, so that precise sums stay precise.
     """
     from scipy.optimize import nnls
 
-    heavy = 100 * float(np.abs(rows).max())  # holds the total, to what rescaling can mend
+    heavy = 100 * float(np.abs(rows).max())  # pins the total, up to a rescaling
     cells, _ = nnls(np.vstack([rows, np.full((1, rows.shape[1]), heavy)]), np.append(answers, heavy * count))
     return project_to_total(cells, count)
 
 
 def _plan_histogram(domain: Domain, task: Task) -> PlannedRelease:
-    """Plan one table of the attributes that the workload names, in its order: the journal keeps the order."""
+    """Plan one table of the attributes of the workload, in its order, which the journal records."""
     workload = task.workload
     cliques = (
         workload.marginal_attributes(domain) if isinstance(workload, Marginals) else (workload.attributes(domain),)
@@ -256,7 +257,7 @@ def _estimate_marginals(domain: Domain, task: Task) -> RankedMethod | None:
     names = [name for clique in cliques for name in clique]
     sizes = [domain.project(clique).size for clique in cliques]
     if len(cliques) == 1 or len(set(names)) < len(names) or max(sizes) > MOST_CELLS:
-        return None  # one marginal is a histogram; those that overlap are not joined as independent
+        return None  # one marginal is a histogram; overlapping ones cannot be joined as independent
     variance = cell_variance(domain, task.loss, task.total, cliques)
     squares = [size * _summed_error(np.ones(size), size, variance, task.total) ** 2 for size in sizes]
     return RankedMethod(
@@ -275,8 +276,8 @@ def _estimate_matrix(domain: Domain, task: Task) -> RankedMethod | None:
         return None
     chosen = optimised(domain, task.loss, task.total, task.workload)
     if chosen.strategy.name == "identity":
-        return None  # a histogram says the same more plainly
-    # no strategy knows single cells better than noise on each of them
+        return None  # a histogram is the simpler equivalent
+    # no strategy is more precise for single cells than noise on each cell
     variance = cell_variance(domain, task.loss, task.total, [names])
     return RankedMethod(
         synthesizer=MATRIX,
@@ -290,14 +291,16 @@ def _estimate_matrix(domain: Domain, task: Task) -> RankedMethod | None:
 def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowTotal) -> float:
     """Return the root mean squared error of sums over ``widths`` cells of ``size``.
 
-    A known total takes out the common part.
+    A known total removes the common part of the error.
     """
     known = widths / size if isinstance(total, PublicTotal) else 0.0
     return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)
 
 
 def _made_up(cells: int, variance: float) -> float:
-    """Return the rows that noise alone makes up in a table: half a deviation in each cell, the positive half of it."""
+    """Return the rows that noise alone adds to a table: half a deviation per cell, because only the positive half
+    counts.
+    """
     return cells * math.sqrt(variance) / 2
 
 

@@ -1,8 +1,9 @@
 """Independent columns: one noisy table for each column, and rows drawn column by column.
 
-The baseline of every other method.  Each column follows its own noisy table, and no two columns depend on each other.
-Neighbors differ by one unit.  One table of a column has the L1 sensitivity, or squared L2 sensitivity, of the rows of
-a unit; the tables are measured together at the whole loss (Dwork, McSherry, Nissim and Smith 2006, Section 3.2).
+It is the baseline of every other method.  Each column follows its own noisy table, and no two columns depend on each
+other.  Neighboring tables differ by one unit.  The table of a column has the L1 sensitivity, or squared L2 sensitivity,
+of the rows of a unit.  All tables are measured together at the whole loss (Dwork, McSherry, Nissim and Smith 2006,
+Section 3.2).
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from sfumato.workload.counting_queries import all_marginals
 def independent(vault: VaultInterface, *, total: RowTotal, **stated: Unpack[StatedLoss]) -> Synthetic:
     """Release the distribution of each column, and rows whose columns are independent.
 
-    Use it as a baseline, or for a table whose columns are only read one at a time.  ``aim`` and ``mst`` measure the
-    same tables first and add pairs of columns.
+    Use it as a baseline, or for a table whose columns are read one at a time.  ``aim`` and ``mst`` measure the same
+    tables first and add pairs of columns.
 
     Args:
         vault: the protected table.
         total: where the number of rows comes from.  ``NoisyTotal`` adds a rough count at half a percent of the loss.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.
+        **stated: the whole loss: ``loss``, or ``epsilon`` with or without ``delta``.
 
     Raises:
-        LossError, InputError: no loss, or no source of a row count.
+        LossError, InputError: the loss or the source of a row count is invalid.
         SizeError: a column has too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
@@ -74,6 +75,6 @@ INDEPENDENT = SynthesisMethod(
     summary="every column alone, as a baseline: its rows have no dependence between columns",
     options=frozenset(),
     plan=_plan,
-    estimate=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if pairs drown
+    estimate=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if noise hides pairs
     noise_of="aim",
 )

@@ -1,9 +1,9 @@
 """MST: a spanning tree of the strongest dependences, two attributes at a time.
 
-McKenna, Miklau and Sheldon (2021), "Winning the NIST contest: a scalable and general approach to
-differentially private synthetic data": all one-way marginals, then attributes - 1 pairs chosen one by one
-by the exponential mechanism so that they form a spanning tree, then those pairs.  Inference on a tree
-takes next to no memory, so this is the method for very wide tables.
+The method follows McKenna, Miklau and Sheldon (2021), "Winning the NIST contest: a scalable and general approach to
+differentially private synthetic data".  It measures all one-way marginals.  Then the exponential mechanism chooses
+attributes - 1 pairs one by one, so that they form a spanning tree, and these pairs are measured.  Inference on a tree
+takes almost no memory, so this method suits very wide tables.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from sfumato.workload.counting_queries import all_marginals
 
 THIRD = Fraction(1, 3)
 
-_PAIRS = all_marginals(2)  # MST chooses its pairs itself, whatever the workload
+_PAIRS = all_marginals(2)  # MST chooses its pairs independently of the workload
 
 UNBOUNDED = float("inf")
 """No limit on the count of a group of neighbors.
 
-A tree measures a fixed number of pairs at any noise, so that finer groups cost more than they gain
+A tree measures a fixed number of pairs at any noise, so finer groups cost more than they gain
 (docs/benchmarks/census.md).
 """
 
-_COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
+_COMPARED = 1 << 23  # cells of all pairs together: 64 MiB of exact counts that the vault caches between choices
 
 
 @states_loss
@@ -75,22 +75,21 @@ def mst(
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
-    A third of the loss (with the row count) goes to the one-way marginals, a third to choosing the pairs
-    and a third to measuring them.  Pairs beyond the limits are left out, those of the largest tables first,
-    and an attribute that no pair is left of stays independent: a forest then, in place of the tree.  Tables of
-    structural zeros stand beside the tree.
+    A third of the loss (with the row count) goes to the one-way marginals, a third to choosing the pairs and a third to
+    measuring them.  Pairs beyond the limits are left out, largest tables first.  An attribute without any remaining
+    pair stays independent, so the result may be a forest.  Tables of structural zeros are added to the tree.
 
     Args:
         vault: the protected table.
         total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
-        limits: how large a pair, and all pairs together with the tables of zeros, may get.
-        zeros: cells that are impossible by their meaning.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.
+        limits: limits on the size of a pair, and of all pairs together with the tables of zeros.
+        zeros: combinations that are impossible by their meaning.
+        **stated: the whole loss: ``loss``, or ``epsilon`` with or without ``delta``.
 
     Raises:
-        LossError, InputError: no loss, or no source of a row count.
-        QueryError: an attribute has a role, or the zeros, as ``aim`` says.
-        DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
+        LossError, InputError: the loss or the source of a row count is invalid.
+        QueryError: an attribute has a role, or ``aim`` would refuse the zeros.
+        DomainError, SizeError, InfeasibleError: ``aim`` would refuse the zeros.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
@@ -158,9 +157,9 @@ def _spanning_tree(
     Each selection takes an equal part of ``share``.
     """
     names = mechanisms.domain.names
-    held = [factor.attributes for factor in fit.model.factors if len(factor.attributes) > 1]  # structural zeros
-    component = {name: index for index, name in enumerate(names)}  # by the pairs chosen
-    linked = reduce(_joined, held, {name: index for index, name in enumerate(fit.model.sizes)})  # and by the zeros
+    held = [factor.attributes for factor in fit.model.factors if len(factor.attributes) > 1]  # of structural zeros
+    component = {name: index for index, name in enumerate(names)}  # components of the chosen pairs
+    linked = reduce(_joined, held, {name: index for index, name in enumerate(fit.model.sizes)})  # and of the zeros
     scores = _distances(fit, _candidates(mechanisms, fit, limits))
     edges: list[Clique] = []
     while open_pairs := _pairs_that_fit(
@@ -180,9 +179,9 @@ def _spanning_tree(
 def _pairs_that_fit(
     fit: Fit, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
 ) -> list[Clique]:
-    """Return the pairs that each keep the junction tree within ``most`` cells.
+    """Return the pairs that, each alone, keep the junction tree within ``most`` cells.
 
-    A pair that closes no cycle becomes a clique of its own; for any other pair the tree is built.
+    A pair that closes no cycle becomes a separate clique.  For any other pair the tree is built.
     """
     used = _cells(fit, held)
     return [

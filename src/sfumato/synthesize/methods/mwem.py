@@ -1,7 +1,7 @@
 """MWEM: multiplicative weights with the exponential mechanism (Hardt, Ligett, McSherry 2012, Figure 1).
 
-Rounds of: find a query that the synthetic table answers badly (exponential mechanism), measure it
-(discrete noise), move the table towards all measurements taken so far (multiplicative weights).
+Each round selects a query that the synthetic table answers badly (exponential mechanism) and measures it (discrete
+noise).  Then it moves the table toward all measurements (multiplicative weights).
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24
-MOST_HISTORY_CELLS = 1 << 27  # 1 GiB of measured queries
+MOST_HISTORY_CELLS = 1 << 27  # measured queries, 1 GiB
 
 ROUNDS = 30
 REPETITIONS = 20
-COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of the loss, where nothing else is said about the row count
+COUNT_SHARE = BudgetShare(Fraction(1, 20))  # default share of the loss for the row count
 
 
 class Output(StrEnum):
-    """The iterate that is released."""
+    """The table that is released."""
 
     LAST = "last"
-    AVERAGE = "average"  # of the iterates before the last, as Figure 1 of the paper prints it
+    AVERAGE = "average"  # mean of the iterates before the last, as printed in Figure 1 of the paper
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length of a run: ``rounds`` queries are measured, and after each all are replayed ``repetitions`` times."""
+    """The length of a run: ``rounds`` queries are measured.  After each, all are replayed ``repetitions`` times."""
 
     rounds: int
     repetitions: int
@@ -82,12 +82,12 @@ def mwem(
 ) -> Synthetic:
     """Release a table that answers ``workload`` well, and rows.
 
-    Each of T rounds spends 1/2T of the loss on selecting (score |q(A) - q(B)|, of sensitivity 1 under
-    add/remove of one row) and 1/2T on measuring the selected query: together ``loss``, the row count
-    included.  The table covers the attributes that the workload mentions.
+    Each of T rounds spends 1/2T of the loss on selection and 1/2T on measuring the selected query.  Selection uses the
+    score |q(A) - q(B)|, of sensitivity 1 when one row is added or removed.  All rounds and the row count together cost
+    ``loss``.  The table covers the attributes of the workload.
 
     Raises:
-        InputError: more rounds than queries (none is measured twice), or no number of rows to start from.
+        InputError: there are more rounds than queries (none is measured twice), or no initial number of rows.
         SizeError: the dense table would not fit in memory.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
@@ -143,7 +143,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
         return None
     schedule = Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
     variance = query_variance(domain, task.loss, _separate(task.total), schedule)
-    # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
+    # a least-squares fit retains the part of the noise of T measurements in the space that they span
     retained = min(1.0, max(size - 1, 1) / schedule.rounds)
     noise = math.sqrt(variance * retained)
     measures_all = schedule.rounds == length
@@ -162,7 +162,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
 class Iterates:
     """The result of a run of MWEM: flat tables of ``count`` rows, shape ``(cells,)``.
 
-    ``average`` is the mean of the iterates before the last, or the only iterate of one round.
+    ``average`` is the mean of the iterates before the last, or the only iterate of a single round.
     """
 
     last: FloatArray
@@ -188,7 +188,7 @@ def iterate(
         answers = np.rint(products @ weights).astype(np.int64)
         chosen = prepared.select(answers, part, among=remaining)
         measurement = prepared.measure(chosen, part)
-        # noise that goes further than one table beyond the possible answers would only overflow the replay
+        # noise beyond the possible answers by more than one table would only overflow the replay
         measured.add(matrix[chosen], float(min(max(int(measurement.values[0]), -count), 2 * count)))
         remaining = remaining[remaining != chosen]
         weights = replay(weights, measured, schedule.repetitions)
@@ -198,7 +198,7 @@ def iterate(
 
 
 def expected_errors(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> dict[str, float]:
-    """Return the standard deviation of the noise on one measured query; other answers can be further off."""
+    """Return the standard deviation of the noise on one measured query.  Other answers can have larger errors."""
     return {"standard deviation of a measured query": math.sqrt(query_variance(domain, loss, total, schedule))}
 
 
@@ -213,7 +213,7 @@ def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho
     """Return the loss of one selection, and of one measurement.
 
     Raises:
-        LossError: it is too small or too large for a selection.
+        LossError: the loss is too small or too large for a selection.
     """
     with dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
         part = after_count(loss, total) / (2 * schedule.rounds)
@@ -253,19 +253,19 @@ def _describe(queries: Counting, total: SeparateTotal, schedule: Schedule) -> di
 
 _SMALLEST = 1e-300
 _FLAT = 1e-12
-_LARGEST_EXPONENT = 150.0  # of one pass, where each query misses by the whole table
+_LARGEST_EXPONENT = 150.0  # for one pass in which each query is wrong by the whole table
 
 
 class History:
-    """The queries measured so far with their noisy answers, arranged for the replay.
+    """The measured queries with their noisy answers, arranged for the replay.
 
-    The replay needs ``sum of q (m - q . weights)`` over all measured (q, m).  With fewer cells than queries
-    it is cheapest from the cells-by-cells matrix ``sum of q q'``; otherwise from the queries themselves.
+    The replay needs ``sum of q (m - q . weights)`` over all measured (q, m).  With fewer cells than queries, the
+    cells-by-cells matrix ``sum of q q'`` is cheapest; otherwise the queries.
     """
 
     def __init__(self, size: int, most: int) -> None:
         self.count = 0
-        self.direction = np.sin(np.arange(1.0, size + 1.0))  # of largest curvature, refined from round to round
+        self.direction = np.sin(np.arange(1.0, size + 1.0))  # direction of largest curvature, refined in each round
         self._gram = np.zeros((size, size)) if size <= 2 * most else None
         self._target = np.zeros(size)  # sum of q m
         self._rows = np.zeros((0 if self._gram is not None else most, size))
@@ -285,7 +285,7 @@ class History:
     def gradient(self, step: float, total: float) -> Callable[[FloatArray, FloatArray], object]:
         """Return a function that writes ``step * sum of q (m / total - q . share)`` into its second argument."""
         if self._gram is not None:
-            # shares sum to one, so the target can be taken into the matrix
+            # shares sum to one, so the matrix can include the target
             return (self._target[:, None] * (step / total) - step * self._gram).dot
         rows = self._rows[: self.count]
         answers, scaled = self._answers[: self.count] / total, step * rows
@@ -301,11 +301,10 @@ class History:
 def replay(weights: FloatArray, measured: History, repetitions: int) -> FloatArray:
     """Apply multiplicative weights over the whole history, ``repetitions`` times.
 
-    The paper multiplies cell x by exp(q(x) (m - q(A)) / 2n) for one measurement (q, m).  Here one pass moves
-    along all measurements at once: their exponents are summed, and instead of 1/2 the step is 1/L where
-    that is smaller.  L, the largest eigenvalue of the queries' covariance under the current table, is the
-    curvature of the dual objective, beyond which simultaneous moves would overshoot.  With one measurement
-    (L at most 1/4) a pass is the paper's update.
+    For one measurement (q, m), the paper multiplies cell x by exp(q(x) (m - q(A)) / 2n).  Here one pass uses all
+    measurements at once: their exponents are summed, and the step is the smaller of 1/2 and 1/L. L is the largest
+    eigenvalue of the queries' covariance under the current table.  It is the curvature of the dual objective, and
+    larger simultaneous steps would overshoot.  With one measurement (L at most 1/4), a pass is the paper's update.
     """
     ones = np.ones(weights.size)
     total = float(ones.dot(weights))
