@@ -66,6 +66,39 @@ def test_the_ledger_fills_budget_and_checks(workspace: Path) -> None:
     assert later["right_guesses"] == pytest.approx(0.8808, abs=1e-4)
 
 
+def test_rows_are_compared_with_those_of_the_ledger(workspace: Path) -> None:
+    table = pq.read_table(workspace / "made.parquet")
+    pq.write_table(table.slice(1), workspace / "fewer.parquet")
+    changed = table.take([1, 0, *range(2, table.num_rows)])
+    assert changed != table
+    pq.write_table(changed, workspace / "changed.parquet")
+    held, key = dict(table.schema.metadata), b"sfumato.codebook"
+    book = json.loads(held[key])
+    book["columns"][0]["worst"] = 0
+    better = table.replace_schema_metadata({**held, key: json.dumps(book).encode()})
+    pq.write_table(better, workspace / "better.parquet")
+    for file, sentence in {
+        "made.parquet": "Rows and stated errors are those that entry",
+        "fewer.parquet": "The rows were not compared with the ledger",
+        "changed.parquet": "The rows are not those that entry",
+        "better.parquet": "The rows were not compared with the ledger",
+    }.items():
+        checks = sheet(workspace, "--ledger", "people.ledger", file=file)["checks"]
+        (check,) = [each for each in checks if each["text"].startswith(sentence)]
+        assert check["to_judge"] is not (file == "made.parquet")
+
+
+def test_the_public_edition_names_nobody_and_asks_for_no_signature(workspace: Path) -> None:
+    told = sheet(workspace, "--ledger", "people.ledger", "--by", "R. Okafor", "--public")
+    page = (workspace / "sheet.html").read_text()
+    assert told["public"] is True
+    assert "Okafor" not in page
+    assert "Signature" not in page
+    assert "Public edition" in page
+    refused = ("sign-off", "made.parquet", "--public", "--evaluation", "evaluation.json", "--html", "none.html")
+    assert "cannot be published" in sfumato(*refused, cwd=workspace, code=2).stderr
+
+
 def test_an_evaluation_makes_the_sheet_internal(workspace: Path) -> None:
     told = sheet(workspace, "--evaluation", "evaluation.json")
     assert told["internal"] is True

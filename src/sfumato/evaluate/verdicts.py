@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -70,22 +70,29 @@ LEARNER = Threshold("Predicting", 0.02, 0.05)
 
 @dataclass(frozen=True)
 class Judgement:
-    """A question about a release, the figure that answers it, what it is compared with, and the verdict."""
+    """A question about a release, the figure that answers it, what it is compared with, and the verdict.
+
+    A judged attack has its 95 % ``interval``, and its ``limit`` if one is known.
+    """
 
     question: str
     figure: str
     compared_with: str
     verdict: Verdict
     is_risk: bool = False
+    interval: tuple[float, float] | None = None
+    limit: float | None = None
 
-    def to_json(self) -> dict[str, str | bool]:
+    def to_json(self) -> dict[str, Any]:
         """Return the judgment as JSON values; :meth:`from_json` reads them."""
+        attack = {} if self.interval is None else {"interval": list(self.interval), "limit": self.limit}
         return {
             "question": self.question,
             "this_release": self.figure,
             "to_compare_with": self.compared_with,
             "verdict": self.verdict.value,
             "is_risk": self.is_risk,
+            **attack,
         }
 
     @staticmethod
@@ -93,10 +100,17 @@ class Judgement:
         """Return the judgment that ``to_json`` wrote.
 
         Raises:
-            KeyError, ValueError: a field is missing, or the verdict is none.
+            KeyError, TypeError, ValueError: a field is missing, the verdict is none, or an interval has no two numbers.
         """
         question, figure, compared = (str(value[name]) for name in ("question", "this_release", "to_compare_with"))
-        return Judgement(question, figure, compared, Verdict(value["verdict"]), is_risk=bool(value["is_risk"]))
+        judgement = Judgement(question, figure, compared, Verdict(value["verdict"]), is_risk=bool(value["is_risk"]))
+        if value.get("interval") is None:
+            return judgement
+        low, high = map(float, value["interval"])
+        limit = None if value.get("limit") is None else float(value["limit"])
+        if not all(-1 <= number <= 1 for number in (low, high, limit or 0.0)):  # also refuses NaN
+            raise ValueError("advantages of attacks lie between -1 and 1")
+        return replace(judgement, interval=(low, high), limit=limit)
 
 
 def accuracy_verdicts(result: EvaluationResult, results: Sequence[EvaluationResult]) -> tuple[Judgement, ...]:
@@ -194,4 +208,6 @@ def _attack(result: Advantage) -> Judgement:
         verdict, compared = Verdict.UNKNOWN, f"needs {FEWEST_ATTACKED} people of each kind"
     else:
         verdict = Verdict.LEAK if interval.low > 0 else Verdict.NO_LEAK
-    return Judgement(result.attack.capitalize(), figure, compared, verdict, is_risk=True)
+    ends = (interval.low, interval.high)
+    name = result.attack.capitalize()
+    return Judgement(name, figure, compared, verdict, is_risk=True, interval=ends, limit=result.bound)

@@ -1,0 +1,300 @@
+"""Small fixed pictures as SVG: bars with whiskers, pairs of columns, a budget, attacks, and a chance to guess right.
+
+A picture needs no extra and no style sheet.  It takes the colors of ``palette.css`` from its page, and its own colors
+elsewhere, such as in a notebook.  All text is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from importlib import resources
+
+_EXACT = 1e-9  # error of a double, which is not rounded up
+_FONT = 'font-family="Inter, system-ui, sans-serif" font-size="11"'
+_INK, _SOFT, _LINE = "currentColor", "var(--soft, #6b737c)", "var(--line, #b9b5ad)"
+_BAR, _ACCENT, _SPENT, _LIMIT = (
+    "var(--bar, #4f7f93)",
+    "var(--accent, #9a6431)",
+    "var(--spent, #b9ab97)",
+    "var(--bad, #c03a3e)",
+)
+_WIDTH = 380  # of a picture in half a page
+_STEP = 23  # pixels between rows
+
+
+def palette() -> str:
+    """Return the style sheet of colors and fonts that all pages share."""
+    return resources.files("sfumato.report").joinpath("palette.css").read_text(encoding="utf-8")
+
+
+def percent(share: float) -> str:
+    """Return a share in percent.
+
+    >>> percent(0.25), percent(0.004), percent(0.0)
+    ('25 %', '< 1 %', '0 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "< 1 %"  # noqa: PLR2004
+
+
+def percent_up(share: float) -> str:
+    """Return a share in percent, rounded up: a bound that is rounded down would be false.
+
+    >>> percent_up(0.7310586), percent_up(0.99995), percent_up(0.5)
+    ('73.2 %', '100 %', '50 %')
+    """
+    return f"{math.ceil(1000 * share - _EXACT) / 10:g} %"
+
+
+def drawing(label: str, width: float, height: float, *parts: str) -> str:
+    """Return parts as one picture with a text for readers who do not see it."""
+    return (
+        f'<svg class="drawing" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}" {_FONT}>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def text_mark(x: float, y: float, text: str, *, anchor: str = "start", fill: str = _INK, more: str = "") -> str:
+    """Return a text as a part of a picture."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{more}>{escape(text)}</text>'
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with a label, and with both ends of its interval if it has one.
+
+    ``grouped`` bars are pale: a release measured their values together.
+    """
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    grouped: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value, with its interval."""
+        ends = "" if self.low is None or self.high is None else f" ({self.low:,.5g} to {self.high:,.5g})"
+        return f"{self.value:,.6g}{ends}"
+
+
+@dataclass(frozen=True)
+class BarWidths:
+    """The widths of the labels, the bars and the numbers of a picture of bars, and the height of a row."""
+
+    labels: int = 190
+    bars: int = 320
+    numbers: int = 200
+    step: int = 24
+    letters: int = 28
+    intervals: bool = True
+
+    def number(self, bar: Bar) -> str:
+        """Return the number to the right of a bar."""
+        return bar.text if self.intervals else f"{bar.value:,.6g}"
+
+
+WIDE = BarWidths()
+"""The widths of a picture across a page."""
+CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=19, intervals=False)
+"""The widths in a card, of which three stand in a row."""
+
+
+def bar_drawing(title: str, bars: Sequence[Bar], widths: BarWidths = WIDE) -> str:
+    """Return horizontal bars, with the interval of each as a whisker."""
+    numbers = [0.0, *(each for bar in bars for each in (bar.value, bar.low, bar.high) if each is not None)]
+    least, most = min(numbers), max(numbers)
+    scale, step = widths.bars / ((most - least) or 1.0), widths.step
+
+    def x(number: float) -> float:
+        return widths.labels + (number - least) * scale
+
+    parts = []
+    for place, bar in enumerate(bars):
+        top, middle = place * step, (place + 0.5) * step
+        start, end = sorted((x(0), x(bar.value)))
+        right = max(end, x(bar.high or 0.0)) + 8 if not widths.intervals else widths.labels + widths.bars + 12
+        parts += [
+            text_mark(widths.labels - 8, middle + 4, _short(bar.label, widths.letters), anchor="end"),
+            _bar(bar, (start, end), top + step / 6, step * 2 / 3),
+            text_mark(right, middle + 4, widths.number(bar), fill=_SOFT),
+        ]
+        if bar.low is not None and bar.high is not None:
+            parts.append(_whisker(x(bar.low), x(bar.high), middle, min(4.0, step / 5)))
+    height = len(bars) * step
+    zero = f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>'
+    width = widths.labels + widths.bars + widths.numbers
+    return f'<div style="max-width:{width}px">{drawing(title, width, height, zero, *parts)}</div>'
+
+
+def _bar(bar: Bar, ends: tuple[float, float], y: float, height: float) -> str:
+    fill = "var(--group, #b8975a)" if bar.grouped else _BAR
+    return (
+        f'<rect x="{ends[0]:.1f}" y="{y:.1f}" width="{ends[1] - ends[0]:.1f}" height="{height:.1f}" fill="{fill}">'
+        f"<title>{escape(bar.label)}: {escape(bar.text)}</title></rect>"
+    )
+
+
+def _short(text: str, letters: int) -> str:
+    return text if len(text) <= letters else text[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _whisker(low: float, high: float, y: float, cap: float) -> str:
+    ends = "".join(f"M{end:.1f} {y - cap:.1f}v{2 * cap:.1f}" for end in (low, high))
+    return f'<path d="M{low:.1f} {y:.1f}H{high:.1f}{ends}" stroke="{_INK}" stroke-width="1.3" fill="none"/>'
+
+
+@dataclass(frozen=True)
+class BudgetShares:
+    """The shares of a budget: spent before a release, by the release, after it, and left."""
+
+    earlier: float
+    release: float
+    later: float
+    left: float
+
+
+def budget_bar(shares: BudgetShares) -> str:
+    """Return a budget as one bar: spent shares pale, the release in the accent color, the rest empty."""
+    inner, height = _WIDTH - 2, 14
+    spent = (
+        (0.0, shares.earlier, _SPENT),
+        (shares.earlier, shares.release, _ACCENT),
+        (shares.earlier + shares.release, shares.later, _SPENT),
+    )
+    blocks = "".join(
+        f'<rect x="{1 + inner * start:.2f}" y="1.5" width="{inner * max(share, 0.0):.2f}" height="{height}" '
+        f'fill="{fill}"/>'
+        for start, share, fill in spent
+    )
+    label = (
+        f"Budget: {percent(shares.earlier)} spent before, {percent(shares.release)} by this release, "
+        f"{percent(shares.later)} later, {percent(shares.left)} left"
+    )
+    frame = f'<rect x=".5" y="1" width="{_WIDTH - 1}" height="15" rx="2" fill="none" stroke="{_INK}"/>'
+    return drawing(label, _WIDTH, 18, blocks, frame)
+
+
+def guess_scale(right: float) -> str:
+    """Return the largest chance to guess rightly whether a unit is in the table, on a scale from 0 to 100 %."""
+    half, x, shown = _WIDTH / 2, round(_WIDTH * right, 1), percent_up(right)
+    marks = (
+        f'<rect y="6" width="{_WIDTH}" height="5" rx="2.5" fill="{_LINE}"/>'
+        f'<rect x="{half:g}" y="6" width="{x - half:.1f}" height="5" fill="{_ACCENT}"/>'
+        f'<circle cx="{half:g}" cy="8.5" r="4.5" fill="var(--paper, #fff)" stroke="{_INK}" stroke-width="1.6"/>'
+        f'<circle cx="{x:g}" cy="8.5" r="4.5" fill="{_ACCENT}"/>'
+    )
+    anchor = "end" if right > 0.8 else "start" if right < 0.6 else "middle"  # noqa: PLR2004  (texts do not overlap)
+    texts = (
+        text_mark(0, 27, "0 %", fill=_SOFT),
+        text_mark(half - 8, 27, "50 % without", anchor="end" if right < 0.7 else "middle"),  # noqa: PLR2004
+        text_mark(min(x, _WIDTH - 4.0), 27, f"{shown} with it", anchor=anchor),
+    )
+    label = f"Chance that a guess is right: 50 % without the release, at most {shown} with it"
+    return drawing(label, _WIDTH, 31, marks, *texts)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval with a label, a tone (``good``, ``care``, ``bad`` or ``none``), and its limit if one is known."""
+
+    label: str
+    low: float
+    high: float
+    tone: str
+    limit: float | None = None
+
+
+def interval_drawing(title: str, intervals: Sequence[Interval]) -> str:
+    """Return intervals on one scale with zero marked, each with its limit as a dashed mark."""
+    left, right, letters = 150, _WIDTH - 6, 22
+    ends = [0.0, *(end for each in intervals for end in (each.low, each.high, each.limit or 0.0))]
+    least, most = min(*ends, -0.05), max(*ends, 0.1)
+    scale = (right - left) / (most - least)
+
+    def x(value: float) -> float:
+        return left + (value - least) * scale
+
+    height = len(intervals) * _STEP
+    parts = [f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="{_INK}"/>']
+    for place, each in enumerate(intervals):
+        y = (place + 0.5) * _STEP
+        color = f"var(--{each.tone}, {_INK})"
+        parts.append(text_mark(0, y + 4, _short(each.label, letters)))
+        parts.append(
+            f'<g stroke="{color}" fill="{color}" stroke-width="2.4"><line x1="{x(each.low):.1f}" '
+            f'x2="{x(each.high):.1f}" y1="{y}" y2="{y}"/><circle cx="{x((each.low + each.high) / 2):.1f}" cy="{y}" '
+            'r="2.6"/></g>'
+        )
+        if each.limit is not None:
+            limit = x(each.limit)
+            parts.append(
+                f'<line x1="{limit:.1f}" x2="{limit:.1f}" y1="{y - 10}" y2="{y + 10}" stroke="{_LIMIT}" '
+                f'stroke-width="1.6" stroke-dasharray="3 2"><title>limit {each.limit:.2f}</title></line>'
+            )
+    limits = sorted({each.limit for each in intervals if each.limit is not None})
+    foot = [text_mark(x(0), height + 13, "0", anchor="middle", fill=_SOFT)]
+    if len(limits) == 1:
+        foot.append(
+            text_mark(min(x(limits[0]), right - 4.0), height + 13, f"limit {limits[0]:.2f}", anchor="end", fill=_LIMIT)
+        )
+    spoken = "; ".join(f"{each.label} {each.low:+.3f} to {each.high:+.3f}" for each in intervals)
+    return drawing(f"{title}: {spoken}", _WIDTH, height + 18, *parts, *foot)
+
+
+class Trust(StrEnum):
+    """The trust that a pair of columns deserves, by the largest share of its rows in the wrong cell."""
+
+    TRUST = "trust"
+    SHAPE = "shape"
+    AVOID = "avoid"
+    MODELED = "modeled"
+
+
+_TRUST_COLORS = {
+    Trust.TRUST: ("var(--trust, #2d7d5d)", "var(--trust-ink, #fff)"),
+    Trust.SHAPE: ("var(--shape, #8fbf9f)", "var(--shape-ink, #133826)"),
+    Trust.AVOID: ("var(--avoid, #d98b3a)", "var(--avoid-ink, #2e1600)"),
+    Trust.MODELED: ("var(--modeled, #ece8df)", _INK),
+}
+
+
+@dataclass(frozen=True)
+class PairCell:
+    """A cell of a matrix of pairs: its trust, its number, and a sentence about it."""
+
+    trust: Trust
+    number: str
+    sentence: str
+
+
+def pair_matrix(title: str, names: Sequence[str], cells: Mapping[frozenset[str], PairCell]) -> str:
+    """Return the lower half of a matrix of columns; each cell tells how far a pair can be trusted."""
+    left, side, letters = 118, 21, 18
+    parts = []
+    for row, name in enumerate(names):
+        y = row * side
+        parts.append(text_mark(left - 7, y + 15, _short(name, letters), anchor="end"))
+        for place, other in enumerate(names[:row]):
+            cell = cells.get(frozenset((name, other)))
+            if cell is None:
+                continue
+            fill, ink = _TRUST_COLORS[cell.trust]
+            x = left + place * side
+            parts.append(
+                f'<rect x="{x}" y="{y + 1}" width="19" height="19" rx="2" fill="{fill}">'
+                f"<title>{escape(cell.sentence)}</title></rect>"
+            )
+            if cell.number:
+                parts.append(
+                    text_mark(x + 9.5, y + 14, cell.number, anchor="middle", fill=ink, more=' font-size="9.5"')
+                )
+        parts.append(
+            text_mark(left + row * side + 4, y + 14, _short(name, letters), fill=_SOFT, more=' font-size="10"')
+        )
+    width = left + len(names) * side + 90
+    return drawing(title, width, len(names) * side + 2, *parts)

@@ -1,0 +1,312 @@
+"""The content of a sign-off page, on which a privacy officer decides about a release, and its HTML.
+
+A tile without figures reads "Not evaluated".  Nothing on the page calls a release safe or anonymous.  All text is
+escaped, because any program may have written the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from sfumato.errors import InputError, pluralize
+from sfumato.evaluate.verdicts import THRESHOLD_SET, Judgement, Verdict, worst
+from sfumato.report.drawing import (
+    BudgetShares,
+    Interval,
+    budget_bar,
+    guess_scale,
+    interval_drawing,
+    palette,
+    percent,
+    percent_up,
+)
+from sfumato.strict_documents import read_json
+
+NOT_EVALUATED = "Not evaluated"
+_LISTED = 8  # lines of a table that fit on the page; all of them follow overleaf
+
+
+class Tone(StrEnum):
+    """The color of a tile or a verdict."""
+
+    GOOD = "good"
+    CARE = "care"
+    BAD = "bad"
+    NONE = "none"
+
+
+_TONES = {
+    Verdict.GOOD: Tone.GOOD,
+    Verdict.NO_LEAK: Tone.GOOD,
+    Verdict.WITH_CARE: Tone.CARE,
+    Verdict.LEAK: Tone.CARE,
+    Verdict.NOT_FOR_USE: Tone.BAD,
+    Verdict.BROKEN: Tone.BAD,
+    Verdict.UNKNOWN: Tone.NONE,
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A conclusion at the top of the page, with one sentence about it."""
+
+    label: str
+    conclusion: str
+    sentence: str
+    tone: Tone
+
+
+@dataclass(frozen=True)
+class Check:
+    """A fact that was checked, or one that needs the officer's judgment.
+
+    ``anonymous_text`` replaces the text in the public edition, because the text names a person.
+    """
+
+    text: str
+    to_judge: bool = False
+    anonymous_text: str = ""
+
+
+UNCHECKED_EVALUATION = Check(
+    "The verdicts of the evaluation are those of its file; they were not computed again", to_judge=True
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The shares of the limit, in its own measure, and the sentences next to them."""
+
+    shares: BudgetShares
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """The words of the person who asks for the signature: recipients, purpose and the own name; each may be empty."""
+
+    recipients: str = ""
+    purpose: str = ""
+    requested_by: str = ""
+
+    def terms(self) -> tuple[tuple[str, str], ...]:
+        """Return the recipients and the purpose as terms of the page."""
+        stated = (("Recipients", self.recipients), ("Purpose", self.purpose))
+        return tuple((term, text or "Not stated") for term, text in stated)
+
+
+@dataclass(frozen=True)
+class RiskLine:
+    """A measure of the risk of re-identification, before and after anonymization."""
+
+    measure: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Overleaf:
+    """A table that follows the page, because it is too long for it."""
+
+    heading: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignOff:
+    """The content of a sign-off page.
+
+    Attributes:
+        title: name of the release.
+        subtitle: size of the release.
+        requested_by: the person who asks for the signature, or empty.
+        tiles: privacy, accuracy and measured risk.
+        content: what is released to whom, as terms with their texts.
+        guarantee: sentences.
+        right_guesses: largest chance that an observer of the release guesses rightly whether a unit is in the table,
+            which was even before; None: no differential privacy.
+        not_protected: sentences.
+        budget: None without a ledger.
+        accuracy: judged questions.
+        risk: judged attacks; empty: none was run.
+        risk_lines: risk of re-identification before and after; empty for releases with differential privacy.
+        checks: facts, those to judge last.
+        digest: SHA-256 of the file, or empty.
+        head: last hash of the ledger, or empty.
+        version: of Sfumato that made the release.
+        internal: whether the page has figures that were computed from the protected table.
+        public: whether this is the edition that may be published.
+        overleaf: long tables after the page.
+    """
+
+    title: str
+    subtitle: str
+    tiles: tuple[Tile, ...]
+    content: tuple[tuple[str, str], ...]
+    guarantee: tuple[str, ...]
+    right_guesses: float | None
+    not_protected: tuple[str, ...]
+    budget: Budget | None
+    accuracy: tuple[Judgement, ...]
+    risk: tuple[Judgement, ...] = ()
+    risk_lines: tuple[RiskLine, ...] = ()
+    checks: tuple[Check, ...]
+    digest: str
+    head: str
+    version: str
+    internal: bool
+    requested_by: str = ""
+    public: bool = False
+    overleaf: tuple[Overleaf, ...] = ()
+
+    @property
+    def to_judge(self) -> int:
+        """The number of checks that need judgment."""
+        return sum(check.to_judge for check in self.checks)
+
+    def published(self) -> SignOff:
+        """Return the public edition: no person, no decision, and only what the release and its ledger state.
+
+        Raises:
+            InputError: the page has figures that were computed from the protected table.
+        """
+        if self.internal:
+            raise InputError(
+                "an evaluation, or the risk of the protected table, is computed from its rows and cannot be published; "
+                "leave out --evaluation and --table, or --public"
+            )
+        checks = tuple(
+            Check(each.anonymous_text, each.to_judge) if each.anonymous_text else each for each in self.checks
+        )
+        return replace(self, public=True, requested_by="", checks=checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the conclusions as JSON values."""
+        return {
+            "file": self.title,
+            "sha256": self.digest,
+            "internal": self.internal,
+            "public": self.public,
+            "tiles": {tile.label: tile.conclusion for tile in self.tiles},
+            "right_guesses": self.right_guesses,
+            "accuracy": [each.to_json() for each in self.accuracy],
+            "risk": [each.to_json() for each in self.risk],
+            "reidentification": [vars(each) for each in self.risk_lines],
+            "checks": [{"text": each.text, "to_judge": each.to_judge} for each in self.checks],
+        }
+
+
+def ordered_checks(*checks: Check) -> tuple[Check, ...]:
+    """Return checks with those that need judgment last."""
+    return tuple(sorted(checks, key=lambda check: check.to_judge))
+
+
+def judgement_checks(judgements: Sequence[Judgement]) -> tuple[Check, ...]:
+    """Return the bad verdicts as points to judge."""
+    questions = {
+        Verdict.NOT_FOR_USE: "not for use. Does the purpose need it?",
+        Verdict.LEAK: "an attack did better on people in the table than on others. Is that acceptable?",
+        Verdict.BROKEN: "an attack did better than the guarantee allows. Find out why before any release",
+    }
+    return tuple(
+        Check(f"{each.question}: {questions[each.verdict]}", to_judge=True)
+        for each in judgements
+        if each.verdict in questions
+    )
+
+
+def guess_sentences(right: float, unit: str, release: str) -> tuple[str, ...]:
+    """Return sentences about the chance that a guess about a unit of the table is right."""
+    return (
+        f"The guarantee limits what the {release} tells about one unit of the table: {unit}.",
+        "Suppose that an observer guesses whether the unit is in the table, and that both are equally likely.",
+        f"With the {release}, the guess is right with a chance of at most {percent_up(right)}.",
+        "This holds whatever else the observer knows.",
+    )
+
+
+def accuracy_tile(judgements: Sequence[Judgement]) -> Tile:
+    """Return the tile of accuracy verdicts: the worst of them, never a mean."""
+    if not judgements:
+        return Tile("Accuracy", NOT_EVALUATED, "No error was judged for this release.", Tone.NONE)
+    good = sum(each.verdict is Verdict.GOOD for each in judgements)
+    verdict = worst(judgements)
+    weakest = next((each.question for each in judgements if each.verdict is verdict), "")
+    sentence = f"{good} of {pluralize(len(judgements), 'question')} answered well."
+    if verdict is Verdict.GOOD:
+        return Tile("Accuracy", verdict.value, sentence, Tone.GOOD)
+    conclusion, tone = ("Good with limits", Tone.CARE) if good else (verdict.value, _TONES[verdict])
+    return Tile("Accuracy", conclusion, f"{sentence} Weakest: {weakest[:1].lower()}{weakest[1:]}.", tone)
+
+
+def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
+    """Return the tile of attacks."""
+    if not attacks:
+        return Tile("Risk measured", NOT_EVALUATED, f"No attack was run on this {release}.", Tone.NONE)
+    verdict = worst(attacks)
+    sentence = {
+        Verdict.NO_LEAK: "found no difference beyond chance between people in the table and others",
+        Verdict.LEAK: "were run, and at least one did better on people in the table than on others",
+        Verdict.BROKEN: "were run, and at least one did better than the guarantee allows",
+    }.get(verdict, "were run on too few people to judge them")
+    return Tile("Risk measured", verdict.value, f"{pluralize(len(attacks), 'attack')} {sentence}.", _TONES[verdict])
+
+
+def verdicts_of_file(path: Path, name: str, digest: str) -> list[Judgement]:
+    """Return the verdicts of an evaluation on the file with this hash.
+
+    Raises:
+        InputError: the file is no evaluation, or it is one of another file.
+    """
+    try:
+        document: Any = read_json(path.read_bytes())
+        files, lines = document["files"], document["verdicts"]
+        judgements = [Judgement.from_json(each) for each in lines if files.get(each["release"]) == digest]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, InputError):
+        raise InputError(f"{path} is not what 'sfumato evaluate --json' prints", culprit=path) from None
+    if not judgements:
+        raise InputError(f"{path} evaluates other files than {name}; evaluate this one", culprit=path)
+    return judgements
+
+
+def render_sign_off(page: SignOff) -> str:
+    """Return the page as one HTML document that prints on one A4 page and runs no script.
+
+    Raises:
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    from sfumato.extras import require
+
+    require("plots", "the sign-off page")
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    template = resources.files(__package__).joinpath("sign_off_page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": percent}
+    drawings = {
+        "guess": None if page.right_guesses is None else guess_scale(page.right_guesses),
+        "budget": None if page.budget is None else budget_bar(page.budget.shares),
+        "attacks": _attack_drawing(page.risk),
+    }
+    safe_drawings = {name: drawn and Markup(drawn) for name, drawn in drawings.items()}  # noqa: S704  (text is escaped)
+    context = {"page": page, "drawings": safe_drawings, "palette": Markup(palette()), "thresholds": THRESHOLD_SET}  # noqa: S704
+    return environment.from_string(template).render(**context, listed=_LISTED)
+
+
+def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:
+    """Return the intervals of attacks; None if one of them has no numbers, such as in a file of an earlier version."""
+    if not attacks or any(each.interval is None for each in attacks):
+        return None
+    drawn = [
+        Interval(each.question, *each.interval, _TONES[each.verdict].value, each.limit)
+        for each in attacks
+        if each.interval is not None
+    ]
+    return interval_drawing("Success on members minus others, 95 % intervals", drawn)

@@ -1,0 +1,315 @@
+"""The sign-off page of a synthetic table."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.errors import InputError, SfumatoError, pluralize
+from sfumato.evaluate.stated_claims import parse_stated_loss
+from sfumato.evaluate.verdicts import COLUMN, Judgement, Threshold, Verdict
+from sfumato.privacy.loss import NOTHING, Loss, total
+from sfumato.report.sign_off.ledger_record import (
+    NO_LEDGER,
+    LedgerRecord,
+    entry_numbered,
+    refuse_other_release,
+    right_guesses,
+)
+from sfumato.report.sign_off.sign_off_page import (
+    UNCHECKED_EVALUATION,
+    Check,
+    Purpose,
+    SignOff,
+    Tile,
+    Tone,
+    accuracy_tile,
+    attack_tile,
+    guess_sentences,
+    judgement_checks,
+    ordered_checks,
+)
+from sfumato.synthesize.codebook.codebook import Guarantee, open_codebook
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.product import Product
+from sfumato.synthesize.synthetic import Synthetic, read_release
+from sfumato.vault.interface import decode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.domain import Domain
+    from sfumato.ledger import Entry
+    from sfumato.synthesize.codebook.codebook import Codebook
+
+PAIR = Threshold("Measured pairs of columns", 0.05, 0.2)
+_NAMED = 3  # pairs that a line names
+_REUSED = re.compile(r", beyond what journal entries ([0-9]+(?:, [0-9]+)*) released, of which it was made as well$")
+_DAMAGED = (SfumatoError, KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
+NOT_PROTECTED = (
+    "Facts about a whole group. The release is meant to show them.",
+    "The description of the table (columns, values, bounds). It is published.",
+    "People who are also in a release outside this ledger.",
+)
+
+
+@dataclass(frozen=True)
+class SignedRows:
+    """The rows that a sign-off page is about.
+
+    Attributes:
+        name: name of the file or of the release.
+        digest: SHA-256 of the file; empty if there is none.
+        book: the codebook.
+        rows: the rows.
+        domain: the description of the table; None if the file does not carry it.
+    """
+
+    name: str
+    digest: str
+    book: Codebook
+    rows: pa.Table
+    domain: Domain | None
+
+
+def signed_file(path: Path) -> SignedRows:
+    """Return the rows of a synthetic file.
+
+    Raises:
+        InputError: the file cannot be read, carries no codebook, or its parts contradict each other.
+    """
+    file = open_codebook(path)
+    try:
+        domain = read_release(path).model.domain
+    except InputError:  # the file carries no noisy tables, or they do not belong to it
+        domain = None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return SignedRows(path.name, digest, file.book, file.rows(file.columns), domain)
+
+
+def signed_release(release: Synthetic) -> SignedRows:
+    """Return the rows of a release that is not written to a file."""
+    book = release.codebook
+    name = f"Release of {pluralize(book.rows, 'synthetic row')}"
+    return SignedRows(name, "", book, release.rows.to_arrow(), release.model.domain)
+
+
+def choose_entry(book: Codebook, journal: Sequence[Entry]) -> tuple[Entry]:
+    """Return the entry of a release in the journal of its dataset.
+
+    Raises:
+        InputError: the ledger has no such release, or one with another guarantee or domain.
+    """
+    entry = entry_numbered(journal, book.journal_entry)
+    refuse_other_release(entry, _REUSED.sub("", book.guarantee.text), book.domain)
+    return (entry,)
+
+
+def synthetic_sign_off(
+    signed: SignedRows,
+    *,
+    purpose: Purpose,
+    record: LedgerRecord | None = None,
+    verdicts: Sequence[Judgement] | None = None,
+) -> SignOff:
+    """Return the page of synthetic rows.
+
+    Args:
+        signed: the rows.
+        purpose: for whom and what they are released.
+        record: their entry in the ledger; None: no ledger was given.
+        verdicts: those of an evaluation of this file, computed from the protected table; None: not evaluated.
+
+    Raises:
+        InputError: the codebook contradicts itself.
+    """
+    book = signed.book
+    refuse_contradiction(book.guarantee)
+    attacks = [each for each in verdicts or () if each.is_risk]
+    scores = [each for each in verdicts or () if not each.is_risk]
+    accuracy = (*_stated_accuracy(book), *scores)
+    evaluation = () if verdicts is None else (UNCHECKED_EVALUATION,)
+    right = _right_guesses(book, record)
+    content = f"Rows drawn from a model ({book.method}) that was fitted to noisy counts. No row is a person."
+    source = f"A table of about {pluralize(book.table_rows, 'row')}"
+    return SignOff(
+        title=signed.name,
+        subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}",
+        requested_by=purpose.requested_by,
+        tiles=(
+            privacy_tile(book.guarantee, checked=record is not None),
+            accuracy_tile(accuracy),
+            attack_tile(attacks, "file"),
+        ),
+        content=(("Content", content), ("Source", source), *purpose.terms()),
+        guarantee=_guarantee(book, right),
+        right_guesses=right,
+        not_protected=(*_unit_limits(book.guarantee), *NOT_PROTECTED),
+        budget=None if record is None else record.budget(),
+        accuracy=accuracy,
+        risk=tuple(attacks),
+        checks=ordered_checks(*_checks(signed, record), *judgement_checks((*accuracy, *attacks)), *evaluation),
+        digest=signed.digest,
+        head="" if record is None else record.head,
+        version=book.version,
+        internal=verdicts is not None,
+    )
+
+
+def refuse_contradiction(guarantee: Guarantee) -> None:
+    """Refuse a guarantee whose fields state another one than its text, which alone is compared with a ledger.
+
+    Raises:
+        InputError: the fields and the text differ.
+    """
+    loss, text = stated_loss(guarantee), _REUSED.sub("", guarantee.text)
+    promised = loss is None or text == f"{loss.promise} for {guarantee.neighbours}"
+    bound = re.fullmatch(r"adding or removing all rows of one (.+) \(at most ([0-9]+)(.*)\)", guarantee.neighbours)
+    unit = "one row" if bound is None else f"at most {pluralize(int(bound[2]), 'row')} of one {bound[1]}{bound[3]}"
+    if not promised or guarantee.unit != unit or (loss is None) is text.endswith(guarantee.neighbours):
+        raise contradiction()
+
+
+def contradiction() -> InputError:
+    """Return the error of a codebook whose parts state different guarantees."""
+    return InputError("the codebook of the file contradicts itself about its guarantee: it is damaged or forged")
+
+
+def stated_loss(guarantee: Guarantee) -> Loss | None:
+    """Return the loss that a file states; None if it states none.
+
+    Raises:
+        InputError: it states something else.
+    """
+    if not guarantee.loss:
+        return None
+    try:
+        return parse_stated_loss(guarantee.loss)
+    except (KeyError, TypeError, ValueError, InputError):
+        raise InputError("the codebook of the file states a loss that is none: it is damaged or forged") from None
+
+
+def privacy_tile(guarantee: Guarantee, *, checked: bool) -> Tile:
+    """Return the tile of a guarantee, which is only stated until a ledger confirms it."""
+    if not guarantee.loss:
+        return Tile("Privacy", "No guarantee", guarantee.text, Tone.BAD)
+    loss = ", ".join(f"{name} {value}" for name, value in guarantee.loss.items())
+    sentence = f"Differential privacy, {loss}, for {guarantee.unit}."
+    if checked:
+        return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
+    return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
+
+
+def _reused(book: Codebook) -> tuple[int, ...]:
+    """Return the earlier entries that a release was also made of."""
+    reused = _REUSED.search(book.guarantee.text)
+    return () if reused is None else tuple(map(int, reused[1].split(", ")))
+
+
+def _right_guesses(book: Codebook, record: LedgerRecord | None) -> float | None:
+    """Return the chance of a right guess; None without a loss, or if the losses of reused releases are unknown."""
+    loss, reused = stated_loss(book.guarantee), _reused(book)
+    if loss is None or (reused and record is None):
+        return None
+    if record is None or not reused:
+        return (1 + loss.advantage_bound()) / 2
+    others = [entry_numbered(record.journal, number) for number in reused]
+    return right_guesses(total(each.charge or NOTHING for each in (*others, record.entry)))
+
+
+def _guarantee(book: Codebook, right: float | None) -> tuple[str, ...]:
+    if right is None:
+        return (book.guarantee.text,)
+    entries = ", ".join(map(str, _reused(book)))
+    reused = (f"The figure includes entries {entries}, of which the file was also made.",) if entries else ()
+    return (*guess_sentences(right, book.guarantee.unit, "file"), *reused)
+
+
+def _unit_limits(guarantee: Guarantee) -> tuple[str, ...]:
+    if "one row" in guarantee.unit:
+        return ("A person with several rows: the guarantee is for one row.",)
+    return ()
+
+
+def _stated_accuracy(book: Codebook) -> tuple[Judgement, ...]:
+    """Return verdicts on the errors that the file itself states, with 95 % confidence."""
+    rows = max(book.table_rows, 1)
+    known = [column for column in book.columns if column.worst is not None]
+    gap, name = max(((column.worst or 0) / rows, column.name) for column in known) if known else (math.nan, "")
+    figure = "not measured" if math.isnan(gap) else f"within {gap:.1%} of rows with 95 % confidence: {name}"
+    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {COLUMN.good:.0%}", COLUMN.verdict(gap))
+    measured = [
+        (pair.attributes, pair.misplaced) for pair in book.pairs if pair.measured and pair.misplaced is not None
+    ]
+    if measured:
+        return columns, pair_judgement(measured)
+    unknown = Judgement(f"{PAIR.question}, stated", "no pair was measured", "error unknown", Verdict.UNKNOWN)
+    return (columns, unknown) if len(book.columns) > 1 else (columns,)
+
+
+def pair_judgement(measured: Sequence[tuple[Sequence[str], float]]) -> Judgement:
+    """Return the verdict on measured tables of several columns, by their shares of rows in the wrong cell."""
+    wrong = [names for names, share in measured if share > PAIR.with_care]
+    largest = max(share for _, share in measured)
+    named = ", ".join(" \N{MULTIPLICATION SIGN} ".join(names) for names in wrong[:_NAMED])
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    compared = f"{len(wrong)} not for use: {named}{more}" if wrong else f"good up to {PAIR.good:.0%}"
+    figure = f"within {largest:.0%} of rows in {pluralize(len(measured), 'pair')} with 95 % confidence"
+    return Judgement(f"{PAIR.question}, stated", figure, compared, PAIR.verdict(largest))
+
+
+def _checks(signed: SignedRows, record: LedgerRecord | None) -> tuple[Check, ...]:
+    if record is None:
+        return NO_LEDGER, Check("The rows were not compared with the ledger; their hash stands below", to_judge=True)
+    same = Check(f"Guarantee and description of the table match entry {record.entry.number}: neither was edited since")
+    return *record.checks(), same, _compared_rows(signed, record)
+
+
+def _compared_rows(signed: SignedRows, record: LedgerRecord) -> Check:
+    """Draw the rows of the ledger's entry again, and compare the rows of the file with them."""
+    number, book = record.entry.number, signed.book
+    drawn = _drawn_again(signed, record)
+    if drawn is None:
+        why = "the file does not carry its description, or the ledger does not hold the model"
+        return Check(f"The rows were not compared with the ledger: {why}", to_judge=True)
+    if not _same_rows(drawn.rows.to_arrow(), signed.rows):
+        why = "another sample, another version of NumPy, or an edited file"
+        return Check(f"The rows are not those that entry {number} draws: {why}", to_judge=True)
+    if _stated_errors(drawn.codebook) != _stated_errors(book):
+        return Check(f"The rows match entry {number}, and the errors that the file states do not", to_judge=True)
+    return Check(f"Rows and stated errors are those that entry {number} of the ledger draws")
+
+
+def _drawn_again(signed: SignedRows, record: LedgerRecord) -> Synthetic | None:
+    """Return the release that the ledger holds; None if it cannot be restored."""
+    body, domain = record.bodies.get(record.entry.number), signed.domain
+    if body is None or domain is None or domain.hash != signed.book.domain:
+        return None
+    kinds: tuple[type[Graphical | Product], ...] = (Graphical, Product)
+    for kind in kinds:
+        try:
+            return Synthetic(
+                guarantee=signed.book.guarantee.text,
+                cost="",
+                expected_error={},
+                provenance={"parameters": record.entry.question.parameters},
+                model=kind.restore(domain, dict(decode(body))),
+                seed=int(hashlib.sha256(body).hexdigest()[:16], 16),
+            )
+        except _DAMAGED:
+            continue
+    return None
+
+
+def _same_rows(drawn: pa.Table, rows: pa.Table) -> bool:
+    plain = [table.replace_schema_metadata() for table in (drawn, rows)]
+    return bool(plain[0].schema == plain[1].schema and plain[0].equals(plain[1]))
+
+
+def _stated_errors(book: Codebook) -> tuple[object, ...]:
+    return book.rows, book.table_rows, book.columns, book.measured, book.pairs, book.pairs_left_out
