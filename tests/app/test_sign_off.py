@@ -119,7 +119,7 @@ def test_bad_input_gets_a_sentence_and_no_page(workspace: Path) -> None:
 
     assert "evaluates other files" in refused("more.parquet", "--evaluation", "evaluation.json")
     assert "is not what 'sfumato evaluate --json' prints" in refused("made.parquet", "--evaluation", "people.yaml")
-    assert "carry a codebook" in refused("people.csv")
+    assert "carries no codebook" in refused("people.csv")
     assert "there is no ledger" in refused("made.parquet", "--ledger", "absent.ledger")
 
 
@@ -169,3 +169,70 @@ def test_every_guarantee_of_ours_agrees_with_itself(tmp_path: Path, loss: tuple[
     made = ("synthesize", "people.csv", "--domain", "people.yaml", *loss, "--create", "--limit", limit)
     sfumato(*made, "--anyway", "--out", "made.parquet", cwd=tmp_path, code=0)
     assert sheet(tmp_path, "--ledger", "people.ledger")["tiles"]["Privacy"] == "Guaranteed"
+
+
+def test_an_anonymized_table_is_counted_again_and_compared_with_its_source(workspace: Path) -> None:
+    made = ("anonymize", "people.csv", "--domain", "people.yaml", "--quasi", "age,town", "--k", "5")
+    sfumato(*made, "--ledger", "people.ledger", "--out", "k5.csv", cwd=workspace, code=0)
+    told = sheet(workspace, "--ledger", "people.ledger", "--table", "people.csv", file="k5.csv")
+    page = (workspace / "sheet.html").read_text()
+    assert told["tiles"]["Privacy"] == "5-anonymity"
+    assert told["tiles"]["Accuracy"] == "Not evaluated"
+    assert told["internal"] is True
+    lines = {each["measure"]: (each["before"], each["after"]) for each in told["reidentification"]}
+    before, after = (
+        [line.split(",") for line in (workspace / name).read_text().splitlines()[1:]]
+        for name in ("people.csv", "k5.csv")
+    )
+    classes = [{tuple(row): rows.count(row) for row in rows}.values() for rows in (before, after)]
+    assert lines["Smallest class"] == tuple(f"{min(sizes)}" for sizes in classes)
+    assert lines["Classes"] == tuple(f"{len(sizes):,}" for sizes in classes)
+    assert "No differential privacy" in page
+    assert "The fact that a person is in the table" in page
+    public = sheet(workspace, "--ledger", "people.ledger", "--public", file="k5.csv")
+    assert {each["before"] for each in public["reidentification"]} == {"Not evaluated"}
+    fewer = (workspace / "k5.csv").read_text().splitlines()[:-1]
+    (workspace / "cut.csv").write_text("\n".join(fewer))
+    refused = ("sign-off", "cut.csv", "--ledger", "people.ledger", "--html", "none.html")
+    assert "other rows or classes" in sfumato(*refused, cwd=workspace, code=2).stderr
+    assert "name its --ledger" in sfumato("sign-off", "k5.csv", "--html", "none.html", cwd=workspace, code=2).stderr
+
+
+def test_answers_are_signed_one_by_one_or_all_together(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("\n".join(["age,town", *(f"{n},Ulm" for n in range(90))]))
+    (tmp_path / "people.yaml").write_text(DOMAIN)
+    asked = ("query", "people.csv", "--domain", "people.yaml", "--epsilon", "1")
+    first = ("SELECT town, COUNT(*) FROM people GROUP BY town", "--create", "--limit", "4")
+    answer = sfumato(*asked[:2], first[0], *asked[2:], *first[1:], "--json", cwd=tmp_path, code=0).stdout
+    sfumato(*asked[:2], "SELECT COUNT(*) FROM people", *asked[2:], cwd=tmp_path, code=0)
+    (tmp_path / "answer.json").write_text(answer)
+    told = sheet(tmp_path, file="people.ledger")
+    page = (tmp_path / "sheet.html").read_text()
+    assert told["tiles"]["Privacy"] == "Guaranteed"
+    assert told["right_guesses"] == pytest.approx(0.8536, abs=1e-4)  # rho = 1, less than by epsilon = 2
+    assert "This release 50 %" in page
+    assert "count(*) by town" in page
+    one = sheet(tmp_path, "--ledger", "people.ledger", file="answer.json")
+    assert one["tiles"]["Privacy"] == "Stated, not matched"
+    assert one["right_guesses"] == pytest.approx(0.7311, abs=1e-4)
+    assert sheet(tmp_path, file="answer.json")["tiles"]["Privacy"] == "Stated, not checked"
+    forged = json.loads(answer)
+    forged["provenance"]["parameters"]["loss"]["epsilon"] = "0.1"
+    (tmp_path / "forged.json").write_text(json.dumps(forged))
+    refused = ("sign-off", "forged.json", "--html", "none.html")
+    assert "contradict each other" in sfumato(*refused, cwd=tmp_path, code=2).stderr
+
+
+def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
+    sfumato("data", "hospital", cwd=tmp_path, code=0)
+    made = ("synthesize", "hospital", "--schema", "hospital.yaml", "--epsilon", "1", "--delta", "1e-9", "--create")
+    sfumato(*made, "--out", "made", cwd=tmp_path, code=0)
+    told = sheet(tmp_path, "--ledger", "hospital.ledger", file="made")
+    assert told["tiles"]["Privacy"] == "Stated, not matched"
+    assert any(each["text"].startswith("Each table has the columns") for each in told["checks"])
+    (tmp_path / "made" / "visits.parquet").unlink()
+    assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])
+    place = tmp_path / "made" / "release.json"
+    place.write_text(place.read_text().replace("epsilon = 1,", "epsilon = 0.1,"))
+    refused = ("sign-off", "made", "--html", "none.html")
+    assert "contradicts itself" in sfumato(*refused, cwd=tmp_path, code=2).stderr

@@ -181,7 +181,7 @@ def budget_bar(shares: BudgetShares) -> str:
 
 def guess_scale(right: float) -> str:
     """Return the largest chance to guess rightly whether a unit is in the table, on a scale from 0 to 100 %."""
-    half, x, shown = _WIDTH / 2, round(_WIDTH * right, 1), percent_up(right)
+    half, x, at_most = _WIDTH / 2, round(_WIDTH * right, 1), percent_up(right)
     marks = (
         f'<rect y="6" width="{_WIDTH}" height="5" rx="2.5" fill="{_LINE}"/>'
         f'<rect x="{half:g}" y="6" width="{x - half:.1f}" height="5" fill="{_ACCENT}"/>'
@@ -192,9 +192,9 @@ def guess_scale(right: float) -> str:
     texts = (
         text_mark(0, 27, "0 %", fill=_SOFT),
         text_mark(half - 8, 27, "50 % without", anchor="end" if right < 0.7 else "middle"),  # noqa: PLR2004
-        text_mark(min(x, _WIDTH - 4.0), 27, f"{shown} with it", anchor=anchor),
+        text_mark(min(x, _WIDTH - 4.0), 27, f"{at_most} with it", anchor=anchor),
     )
-    label = f"Chance that a guess is right: 50 % without the release, at most {shown} with it"
+    label = f"Chance that a guess is right: 50 % without the release, at most {at_most} with it"
     return drawing(label, _WIDTH, 31, marks, *texts)
 
 

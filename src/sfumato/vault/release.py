@@ -221,6 +221,36 @@ class Reported:
         """
         return self._drawn_page("_columns", self, column)
 
+    def sign_off(
+        self,
+        ledger: object = None,
+        *,
+        to: str = "",
+        purpose: str = "",
+        by: str = "",
+        dataset: str = "default",
+    ) -> HtmlPage:
+        """Return the page on which a privacy officer decides; outside a notebook, also open it in a browser.
+
+        Write the release to a file and run ``sfumato sign-off`` if the page has to name the hash of the file, or to
+        show the verdicts of an evaluation.
+
+        Args:
+            ledger: the path or URL of the ledger, or the open ledger, against which the page is checked.
+            to: the people who receive the release.
+            purpose: the purpose for which they may use it.
+            by: the person who asks for the signature.
+            dataset: the dataset of the ledger, if the ledger is given by its path or URL.
+
+        Raises:
+            InputError: the ledger holds another release.
+            MissingExtraError: the extra ``plots`` is not installed.
+        """
+        files, words = (import_module(f"sfumato.report.sign_off.sign_off_{name}") for name in ("files", "page"))
+        evidence = files.Evidence(ledger=ledger, dataset=dataset)
+        page: HtmlPage = files.draw_release_sign_off(self, words.Purpose(to, purpose, by), evidence)
+        return page.opened()
+
     def _drawn_page(self, part: str, *content: object) -> HtmlPage:
         module, _, kind = self._report.partition(".")
         draw: Callable[..., HtmlPage] = getattr(import_module(f"sfumato.report.{module}"), f"draw_{kind}{part}")

@@ -68,7 +68,7 @@ class LedgerRecord:
         left = float(self.account.share_left or 0)
         sentences = (
             f"Limit for ever: {limit}.",
-            f"All releases of this ledger together: {self.account.guarantee}.",
+            f"Guarantee of all releases of this ledger together: {self.account.guarantee}.",
         )
         return Budget(BudgetShares(earlier, own, later, left), sentences)
 

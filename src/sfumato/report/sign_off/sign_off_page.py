@@ -143,6 +143,7 @@ class SignOff:
         internal: whether the page has figures that were computed from the protected table.
         public: whether this is the edition that may be published.
         overleaf: long tables after the page.
+        takes_evaluation: whether ``sfumato evaluate`` judges such a release.
     """
 
     title: str
@@ -164,6 +165,7 @@ class SignOff:
     requested_by: str = ""
     public: bool = False
     overleaf: tuple[Overleaf, ...] = ()
+    takes_evaluation: bool = False
 
     @property
     def to_judge(self) -> int:
@@ -224,7 +226,7 @@ def judgement_checks(judgements: Sequence[Judgement]) -> tuple[Check, ...]:
 def guess_sentences(right: float, unit: str, release: str) -> tuple[str, ...]:
     """Return sentences about the chance that a guess about a unit of the table is right."""
     return (
-        f"The guarantee limits what the {release} tells about one unit of the table: {unit}.",
+        f"The guarantee limits what can be learned from the {release} about one unit of the table: {unit}.",
         "Suppose that an observer guesses whether the unit is in the table, and that both are equally likely.",
         f"With the {release}, the guess is right with a chance of at most {percent_up(right)}.",
         "This holds whatever else the observer knows.",

@@ -134,7 +134,7 @@ def synthetic_sign_off(
     scores = [each for each in verdicts or () if not each.is_risk]
     accuracy = (*_stated_accuracy(book), *scores)
     evaluation = () if verdicts is None else (UNCHECKED_EVALUATION,)
-    right = _right_guesses(book, record)
+    right, compared = _right_guesses(book, record), _compared_rows(signed, record)
     content = f"Rows drawn from a model ({book.method}) that was fitted to noisy counts. No row is a person."
     source = f"A table of about {pluralize(book.table_rows, 'row')}"
     return SignOff(
@@ -142,7 +142,7 @@ def synthetic_sign_off(
         subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}",
         requested_by=purpose.requested_by,
         tiles=(
-            privacy_tile(book.guarantee, checked=record is not None),
+            privacy_tile(book.guarantee, record, compared),
             accuracy_tile(accuracy),
             attack_tile(attacks, "file"),
         ),
@@ -153,11 +153,12 @@ def synthetic_sign_off(
         budget=None if record is None else record.budget(),
         accuracy=accuracy,
         risk=tuple(attacks),
-        checks=ordered_checks(*_checks(signed, record), *judgement_checks((*accuracy, *attacks)), *evaluation),
+        checks=ordered_checks(*_checks(record), compared, *judgement_checks((*accuracy, *attacks)), *evaluation),
         digest=signed.digest,
         head="" if record is None else record.head,
         version=book.version,
         internal=verdicts is not None,
+        takes_evaluation=True,
     )
 
 
@@ -194,15 +195,21 @@ def stated_loss(guarantee: Guarantee) -> Loss | None:
         raise InputError("the codebook of the file states a loss that is none: it is damaged or forged") from None
 
 
-def privacy_tile(guarantee: Guarantee, *, checked: bool) -> Tile:
-    """Return the tile of a guarantee, which is only stated until a ledger confirms it."""
+def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Check) -> Tile:
+    """Return the tile of a guarantee, which is only stated until its content is that of the ledger's entry.
+
+    ``compared`` is the check of the content.
+    """
     if not guarantee.loss:
         return Tile("Privacy", "No guarantee", guarantee.text, Tone.BAD)
     loss = ", ".join(f"{name} {value}" for name, value in guarantee.loss.items())
     sentence = f"Differential privacy, {loss}, for {guarantee.unit}."
-    if checked:
-        return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
-    return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
+    if record is None:
+        return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
+    if compared.to_judge:
+        sentence += f" Entry {record.entry.number} has it; its content was not matched with this release."
+        return Tile("Privacy", "Stated, not matched", sentence, Tone.CARE)
+    return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
 
 
 def _reused(book: Codebook) -> tuple[int, ...]:
@@ -263,15 +270,17 @@ def pair_judgement(measured: Sequence[tuple[Sequence[str], float]]) -> Judgement
     return Judgement(f"{PAIR.question}, stated", figure, compared, PAIR.verdict(largest))
 
 
-def _checks(signed: SignedRows, record: LedgerRecord | None) -> tuple[Check, ...]:
+def _checks(record: LedgerRecord | None) -> tuple[Check, ...]:
     if record is None:
-        return NO_LEDGER, Check("The rows were not compared with the ledger; their hash stands below", to_judge=True)
+        return (NO_LEDGER,)
     same = Check(f"Guarantee and description of the table match entry {record.entry.number}: neither was edited since")
-    return *record.checks(), same, _compared_rows(signed, record)
+    return *record.checks(), same
 
 
-def _compared_rows(signed: SignedRows, record: LedgerRecord) -> Check:
+def _compared_rows(signed: SignedRows, record: LedgerRecord | None) -> Check:
     """Draw the rows of the ledger's entry again, and compare the rows of the file with them."""
+    if record is None:
+        return Check("The rows were not compared with the ledger; their hash stands below", to_judge=True)
     number, book = record.entry.number, signed.book
     drawn = _drawn_again(signed, record)
     if drawn is None:

@@ -1,0 +1,233 @@
+"""The sign-off page of answers: one answer, or all answers of a ledger."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.errors import InputError, pluralize
+from sfumato.evaluate.stated_claims import parse_stated_loss
+from sfumato.report.sign_off.ledger_record import (
+    NO_LEDGER,
+    LedgerRecord,
+    entry_numbered,
+    refuse_other_release,
+    right_guesses,
+)
+from sfumato.report.sign_off.sign_off_page import (
+    NOT_EVALUATED,
+    Check,
+    Overleaf,
+    Purpose,
+    SignOff,
+    Tile,
+    Tone,
+    attack_tile,
+    guess_sentences,
+    ordered_checks,
+)
+from sfumato.report.sign_off.synthetic_sign_off import NOT_PROTECTED
+from sfumato.strict_documents import read_json
+
+if TYPE_CHECKING:
+    from sfumato.ledger import Entry
+    from sfumato.privacy.loss import Loss
+
+_FAMILY = "query"
+_MOST = 400  # lines overleaf
+_ONE_ROW = "A person with several rows: the guarantee is for one row."
+
+
+@dataclass(frozen=True)
+class SignedAnswer:
+    """An answer that a page is about.
+
+    Attributes:
+        name: name of the file or of the answer.
+        digest: SHA-256 of the file; empty if there is none.
+        guarantee: the guarantee that it states.
+        loss: the loss that it states.
+        provenance: method, parameters, domain and number of the journal entry.
+        lines: key, column, estimate, and both ends of the interval, as text.
+        widest: half of the widest interval.
+        confidence: of the intervals.
+    """
+
+    name: str
+    digest: str
+    guarantee: str
+    loss: Loss
+    provenance: Mapping[str, Any]
+    lines: tuple[tuple[str, ...], ...]
+    widest: float
+    confidence: float
+
+    @property
+    def unit(self) -> str:
+        """The unit that the guarantee protects."""
+        return self.guarantee.removeprefix(f"{self.loss.promise} for ").removeprefix("adding or removing ")
+
+
+def answer_file(path: Path) -> SignedAnswer:
+    """Return the answer that ``sfumato query --json`` printed.
+
+    Raises:
+        InputError: the file holds no answer, or its guarantee contradicts its loss.
+    """
+    try:
+        content = path.read_bytes()
+        return signed_answer(read_json(content), path.name, hashlib.sha256(content).hexdigest())
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        reason = f": {error}" if isinstance(error, InputError) else ""
+        raise InputError(f"{path} is no answer that 'sfumato query --json' printed{reason}", culprit=path) from None
+
+
+def signed_answer(document: Mapping[str, Any], name: str, digest: str = "") -> SignedAnswer:
+    """Return an answer from its JSON values.
+
+    Raises:
+        InputError: the guarantee contradicts the loss.
+        KeyError, TypeError, ValueError: it is no answer.
+    """
+    guarantee, provenance = str(document["guarantee"]), document["provenance"]
+    loss = parse_stated_loss(provenance["parameters"]["loss"])
+    if not guarantee.startswith(f"{loss.promise} for "):
+        raise InputError("its guarantee and its loss contradict each other")
+    cells = [
+        (", ".join(map(str, row["key"])) or "all rows", str(column), value)
+        for row in document["rows"]
+        for column, value in zip(document["columns"], row["values"], strict=True)
+    ]
+    numbers = [(float(value["estimate"]), float(value["low"]), float(value["high"])) for _, _, value in cells]
+    lines = tuple(
+        (key, column, *(f"{number:,.6g}" for number in three))
+        for (key, column, _), three in zip(cells, numbers, strict=True)
+    )
+    widest = max((high - low) / 2 for _, low, high in numbers)
+    return SignedAnswer(name, digest, guarantee, loss, provenance, lines, widest, float(document["confidence"]))
+
+
+def choose_answers(journal: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the answers of a journal.
+
+    Raises:
+        InputError: there is none.
+    """
+    entries = tuple(each for each in journal if each.family == _FAMILY and each.charge is not None)
+    if not entries:
+        raise InputError("the ledger holds no answer to a query")
+    return entries
+
+
+def choose_answer(answer: SignedAnswer, journal: Sequence[Entry]) -> tuple[Entry]:
+    """Return the entry of an answer.
+
+    Raises:
+        InputError: the ledger has no such answer, or one to another question.
+    """
+    entry = entry_numbered(journal, answer.provenance.get("journal_entry"))
+    refuse_other_release(entry, answer.guarantee, answer.provenance.get("domain"))
+    if entry.question.parameters != {"domain": answer.provenance.get("domain"), **answer.provenance["parameters"]}:
+        raise InputError(f"entry {entry.number} of the ledger is another question than that of the file")
+    return (entry,)
+
+
+def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> SignOff:
+    """Return the page of all answers of a ledger.
+
+    Args:
+        name: name of the ledger.
+        record: its entries that are answers.
+        purpose: for whom and what they are released.
+    """
+    account, charge, answers = record.account, record.charge, len(record.releases)
+    assert account.limit is not None  # of a dataset
+    unit = next((each.unit for each in record.releases if each.unit is not None), None)
+    protected = "one row" if unit is None else str(unit).removeprefix("adding or removing ")
+    promise, right = account.limit.guarantee(charge), right_guesses(charge)
+    listed = tuple(
+        (str(e.number), e.time[:10], e.asked, account.limit.in_words(e.charge)) for e in record.releases if e.charge
+    )
+    numbers = Check(
+        "The ledger holds the noisy tables of these answers; the numbers as sent were not compared", to_judge=True
+    )
+    more = f"; the first {_MOST} of {answers:,}" if answers > _MOST else ""
+    return SignOff(
+        title=f"Answers of {name}",
+        subtitle=f"{pluralize(answers, 'answer')} of a ledger",
+        requested_by=purpose.requested_by,
+        tiles=(
+            Tile("Privacy", "Guaranteed", f"Differential privacy, {promise}, for {protected}.", Tone.GOOD),
+            Tile("Accuracy", NOT_EVALUATED, "The ledger holds no intervals: each answer states its own.", Tone.NONE),
+            attack_tile((), "set of answers"),
+        ),
+        content=(("Content", f"{pluralize(answers, 'answer')} with noise, listed overleaf"), *purpose.terms()),
+        guarantee=guess_sentences(right, protected, "answers"),
+        right_guesses=right,
+        not_protected=(*((_ONE_ROW,) if unit is None or unit.column is None else ()), *NOT_PROTECTED),
+        budget=record.budget(),
+        accuracy=(),
+        checks=ordered_checks(*record.checks(), numbers),
+        digest="",
+        head=record.head,
+        version="",
+        internal=False,
+        overleaf=(Overleaf(f"Questions{more}", ("Entry", "Day", "Question", "Loss"), listed[:_MOST]),),
+    )
+
+
+def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRecord | None = None) -> SignOff:
+    """Return the page of one answer.
+
+    Args:
+        answer: the answer.
+        purpose: for whom and what it is released.
+        record: its entry in the ledger; None: no ledger was given.
+    """
+    right = (1 + answer.loss.advantage_bound()) / 2
+    sure = f"{100 * answer.confidence:g} %"
+    privacy, checks = _checked(answer, record)
+    many = len(answer.lines)
+    more = f"; the first {_MOST} of {many:,}" if many > _MOST else ""
+    widest = f"\N{PLUS-MINUS SIGN} {answer.widest:,.4g}"
+    intervals = f"The file states an interval with each number, {sure} each. The widest is {widest}."
+    return SignOff(
+        title=answer.name,
+        subtitle=pluralize(many, "number"),
+        requested_by=purpose.requested_by,
+        tiles=(privacy, Tile("Accuracy", "Stated", intervals, Tone.NONE), attack_tile((), "answer")),
+        content=(("Content", f"{pluralize(many, 'number')} with noise, listed overleaf"), *purpose.terms()),
+        guarantee=guess_sentences(right, answer.unit, "answer"),
+        right_guesses=right,
+        not_protected=(*((_ONE_ROW,) if answer.unit == "one row" else ()), *NOT_PROTECTED),
+        budget=None if record is None else record.budget(),
+        accuracy=(),
+        checks=ordered_checks(*checks),
+        digest=answer.digest,
+        head="" if record is None else record.head,
+        version=str(answer.provenance.get("sfumato", "")),
+        internal=False,
+        overleaf=(
+            Overleaf(
+                f"Numbers with {sure} intervals{more}",
+                ("Group", "Column", "Estimate", "From", "To"),
+                tuple(islice(answer.lines, _MOST)),
+            ),
+        ),
+    )
+
+
+def _checked(answer: SignedAnswer, record: LedgerRecord | None) -> tuple[Tile, tuple[Check, ...]]:
+    """Return the tile of the guarantee, and the checks."""
+    stated = f"Differential privacy, {answer.loss}, for {answer.unit}."
+    numbers = Check("The numbers were not compared with the ledger", to_judge=True)
+    if record is None:
+        return Tile("Privacy", "Stated, not checked", f"{stated} No ledger was given.", Tone.CARE), (NO_LEDGER, numbers)
+    number = record.entry.number
+    matched = f"{stated} Entry {number} has it; the numbers were not matched with it."
+    same = Check(f"Guarantee, description and question match entry {number}")
+    return Tile("Privacy", "Stated, not matched", matched, Tone.CARE), (*record.checks(), same, numbers)

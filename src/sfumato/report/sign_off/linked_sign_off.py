@@ -1,0 +1,210 @@
+"""The sign-off page of linked synthetic tables: a folder with a file for each table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sfumato.engine.open import open_table
+from sfumato.errors import InputError, pluralize
+from sfumato.evaluate.verdicts import COLUMN, Judgement
+from sfumato.report.sign_off.ledger_record import NO_LEDGER, LedgerRecord, entry_numbered, refuse_other_release
+from sfumato.report.sign_off.sign_off_page import (
+    Check,
+    Purpose,
+    SignOff,
+    accuracy_tile,
+    attack_tile,
+    guess_sentences,
+    judgement_checks,
+    ordered_checks,
+)
+from sfumato.report.sign_off.synthetic_sign_off import (
+    NOT_PROTECTED,
+    contradiction,
+    pair_judgement,
+    privacy_tile,
+    stated_loss,
+)
+from sfumato.strict_documents import read_json
+from sfumato.synthesize.codebook.codebook import Guarantee
+from sfumato.synthesize.linked.linked_codebook import STATEMENT, read_family_codebook
+
+if TYPE_CHECKING:
+    from sfumato.ledger import Entry
+
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError)
+_UNCOMPARED = Check("The rows were not compared with the ledger", to_judge=True)
+_FORMATS = (".parquet", ".csv")
+
+
+@dataclass(frozen=True)
+class SignedTables:
+    """The linked tables that a page is about.
+
+    Attributes:
+        name: name of the folder or of the release.
+        digest: SHA-256 of the hashes of all files; empty if they are not written.
+        book: the codebook as JSON values.
+        guarantee: its guarantee, whose unit is read from its text.
+        domain: the hash of the description that the release states.
+        files_match: whether each table has the columns and the number of rows that the codebook states.
+    """
+
+    name: str
+    digest: str
+    book: Mapping[str, Any]
+    guarantee: Guarantee
+    domain: str
+    files_match: bool
+
+
+def signed_folder(folder: Path) -> SignedTables:
+    """Return the linked tables of a folder.
+
+    Raises:
+        InputError: it holds no release, or the release contradicts itself or its files.
+    """
+    book = read_family_codebook(folder)
+    try:
+        statement = read_json((folder / STATEMENT).read_bytes())
+        return _signed(folder.name, _digest(folder), book, statement, matches=_files_match(folder, book))
+    except _UNREADABLE:
+        raise InputError(f"{folder / STATEMENT} is damaged, or of a later version", culprit=folder) from None
+
+
+def signed_tables(book: Mapping[str, Any], statement: Mapping[str, Any]) -> SignedTables:
+    """Return the linked tables of a release that are not written."""
+    return _signed("Release of linked tables", "", book, statement, matches=True)
+
+
+def _signed(
+    name: str, digest: str, book: Mapping[str, Any], statement: Mapping[str, Any], *, matches: bool
+) -> SignedTables:
+    given = book["guarantee"]
+    text, neighbours = str(given["text"]), str(given["neighbours"])
+    unit = neighbours.removeprefix("adding or removing ")
+    guarantee = Guarantee(text, neighbours, unit, {str(key): str(value) for key, value in given["loss"].items()})
+    loss = stated_loss(guarantee)
+    promised = loss is None or text == f"{loss.promise} for {neighbours}"
+    if not promised or statement["guarantee"] != text or (loss is None) is text.endswith(neighbours):
+        raise contradiction()
+    return SignedTables(name, digest, book, guarantee, str(statement["provenance"]["domain"]), matches)
+
+
+def _digest(folder: Path) -> str:
+    """Return the SHA-256 of the lines ``<SHA-256>  <name>`` of all files, in the order of their names."""
+    files = sorted(each for each in folder.iterdir() if each.is_file())
+    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _files_match(folder: Path, book: Mapping[str, Any]) -> bool:
+    for each in book["files"]:
+        paths = [path for ending in _FORMATS if (path := folder / f"{each['name']}{ending}").is_file()]
+        if len(paths) != 1 or paths[0].parent != folder:
+            return False
+        columns = [column.name for column in open_table(str(paths[0])).schema()]
+        if columns != list(each["columns"]) or _rows(paths[0]) != each["rows"]:
+            return False
+    return True
+
+
+def _rows(path: Path) -> int:
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        return int(pq.read_metadata(path).num_rows)
+    return int(pyarrow.csv.read_csv(path).num_rows)
+
+
+def choose_linked(signed: SignedTables, journal: Sequence[Entry]) -> tuple[Entry]:
+    """Return the entry of linked tables.
+
+    Raises:
+        InputError: the ledger has no such release, or one with another guarantee or description.
+    """
+    entry = entry_numbered(journal, signed.book["journal_entry"])
+    refuse_other_release(entry, signed.guarantee.text, signed.domain)
+    return (entry,)
+
+
+def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRecord | None = None) -> SignOff:
+    """Return the page of linked synthetic tables.
+
+    Args:
+        signed: the tables.
+        purpose: for whom and what they are released.
+        record: their entry in the ledger; None: no ledger was given.
+
+    Raises:
+        InputError: the codebook is damaged.
+    """
+    book, loss = signed.book, stated_loss(signed.guarantee)
+    try:
+        accuracy = _stated_accuracy(book)
+        tables = [f"{each['name']}: {each['rows']:,} rows" for each in book["files"]]
+        units = int(book["units"])
+    except _UNREADABLE:
+        raise InputError("the codebook of the tables is damaged, or of a later version") from None
+    right = None if loss is None else (1 + loss.advantage_bound()) / 2
+    unit = signed.guarantee.unit
+    words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables")
+    return SignOff(
+        title=signed.name,
+        subtitle=f"{pluralize(len(tables), 'linked table')}, {pluralize(units, 'synthetic unit')}",
+        requested_by=purpose.requested_by,
+        tiles=(
+            privacy_tile(signed.guarantee, record, _UNCOMPARED),
+            accuracy_tile(accuracy),
+            attack_tile((), "release"),
+        ),
+        content=(
+            ("Content", "Rows drawn from models that were fitted to noisy counts. No row is a person."),
+            ("Tables", "; ".join(tables)),
+            *purpose.terms(),
+        ),
+        guarantee=words,
+        right_guesses=right,
+        not_protected=NOT_PROTECTED,
+        budget=None if record is None else record.budget(),
+        accuracy=accuracy,
+        checks=ordered_checks(*_checks(signed, record), *judgement_checks(accuracy)),
+        digest=signed.digest,
+        head="" if record is None else record.head,
+        version=str(book["version"]),
+        internal=False,
+    )
+
+
+def _stated_accuracy(book: Mapping[str, Any]) -> tuple[Judgement, ...]:
+    """Return verdicts on the errors that the release states, in units, with 95 % confidence."""
+    gaps = [
+        (float(column["worst"]) / float(part["units"]), str(column["name"]))
+        for part in book["parts"]
+        for column in part["columns"]
+        if column["worst"] is not None and part["units"]
+    ]
+    gap, name = max(gaps, default=(float("nan"), ""))
+    figure = "not measured" if not gaps else f"within {gap:.1%} of units with 95 % confidence: {name}"
+    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {COLUMN.good:.0%}", COLUMN.verdict(gap))
+    ties = [
+        (tuple(map(str, tie["attributes"])), float(tie["misplaced"])) for part in book["parts"] for tie in part["ties"]
+    ]
+    return (columns, pair_judgement(ties)) if ties else (columns,)
+
+
+def _checks(signed: SignedTables, record: LedgerRecord | None) -> tuple[Check, ...]:
+    files = Check("Each table has the columns and the number of rows that the release states")
+    if not signed.files_match:
+        files = Check(
+            "The tables do not have the columns or rows that the release states: they were edited", to_judge=True
+        )
+    if record is None:
+        return NO_LEDGER, files, _UNCOMPARED
+    same = Check(f"Guarantee and description of the tables match entry {record.entry.number}: neither was edited since")
+    return *record.checks(), same, files, _UNCOMPARED

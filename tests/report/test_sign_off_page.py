@@ -1,0 +1,80 @@
+"""The sign-off page of a release in Python, and in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.report.test_page import Elements
+from tests.server.ui.browsing import ARGUMENTS, accessible
+from tests.services import require
+
+import sfumato as sf
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.report.sign_off.sign_off_files import Evidence, release_sign_off
+from sfumato.report.sign_off.sign_off_page import Purpose, render_sign_off
+
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),
+        Categorical(name="town", values=("Ulm", "Bern"), unknown=Unknown.DROP),
+    )
+)
+PURPOSE = Purpose("Anyone", "<b>Teaching</b>", "R. Okafor")
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """A ledger with a release of each family."""
+    ledger = tmp_path_factory.mktemp("signed") / "people.ledger"
+    rows = pd.DataFrame({"age": [n % 100 for n in range(900)], "town": [["Ulm", "Bern"][n % 2] for n in range(900)]})
+    vault = sf.open(rows, domain=DOMAIN, ledger=ledger, limit=sf.Epsilon(4), create=True)
+    made = sf.synthesize.auto(vault, epsilon=1)
+    answer = sf.query.sql(vault, "SELECT COUNT(*) FROM people", epsilon=1)
+    recoded = sf.anonymize.optimal(vault, quasi=["age", "town"], criteria=[sf.KAnonymity(5)], suppression=0)
+    return ledger, {"synthetic": made, "answer": answer, "anonymized": recoded}
+
+
+@pytest.mark.parametrize(
+    ("kind", "privacy"),
+    [("synthetic", "Guaranteed"), ("answer", "Stated, not matched"), ("anonymized", "5-anonymity")],
+)
+def test_a_release_in_python_has_its_page(releases, kind: str, privacy: str) -> None:
+    ledger, by_kind = releases
+    page = release_sign_off(by_kind[kind], PURPOSE, Evidence(ledger=ledger))
+    assert page.tiles[0].conclusion == privacy
+    assert (page.internal, page.head == "") == (kind == "anonymized", False)
+    assert release_sign_off(by_kind[kind], PURPOSE, Evidence()).budget is None
+
+
+def test_sign_off_returns_the_page(releases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    ledger, by_kind = releases
+    page = by_kind["synthetic"].sign_off(ledger, to="Anyone", purpose="Teaching", by="R. Okafor")
+    assert "requested by R. Okafor" in page.html
+    assert "Guaranteed" in page.html
+
+
+@pytest.mark.parametrize("kind", ["synthetic", "answer", "anonymized"])
+def test_the_page_is_readable_by_everybody_and_prints_on_one_sheet(releases, kind: str, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    ledger, by_kind = releases
+    text = render_sign_off(release_sign_off(by_kind[kind], PURPOSE, Evidence(ledger=ledger)))
+    assert "script" not in Elements(text).tags
+    assert "&lt;b&gt;Teaching" in text
+    assert not any(word in text.casefold() for word in (" safe ", "anonymous", "risk-free"))
+    place = tmp_path / "page.html"
+    place.write_text(text, encoding="utf-8")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            page = opened.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+            page.on("request", lambda asked: asked.url == place.as_uri() or pytest.fail(asked.url))
+            page.goto(place.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            accessible(page)
+        printed = page.pdf(prefer_css_page_size=True)
+        assert printed.count(b"/Type /Page\n") == (2 if kind == "answer" else 1)
+        opened.close()
