@@ -6,7 +6,7 @@ A picture of bars needs no extra.  All text is escaped, and the pages run no scr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from sfumato.arguments import listed
 from sfumato.errors import InputError
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
+from sfumato.report.drawing import WIDE, Bar, bar_drawing, palette
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 
 if TYPE_CHECKING:
@@ -25,29 +26,10 @@ if TYPE_CHECKING:
 
 _MOST_BARS = 60  # of a picture
 _MOST_ROWS = 2000  # of the numbers below
-_LABEL, _DRAWN, _TEXT, _STEP = 190, 320, 200, 24  # pixels: widths of labels, bars and numbers, height of a bar
-_MOST_LETTERS = 28
 _AROUND, _HIGHEST = 70, 640  # pixels: around the bars of a column, and of a frame in a notebook
-_BLUE, _INK, _LINE = "#7fb0da", "#1b2430", "#8894a2"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_STYLE = "body{margin:8px;font:14px system-ui,sans-serif;color:#1b2430;background:#fff}figure{margin:0 0 16px}"
+_STYLE = "body{margin:8px;font-size:14px}figure{margin:0 0 16px}"
 _NO_DP = "These rows were made from the rows of people, without differential privacy"
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar with a label, and with both ends of its interval if it has one."""
-
-    label: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def text(self) -> str:
-        """The value, with its interval."""
-        ends = "" if self.low is None or self.high is None else f" ({self.low:,.5g} to {self.high:,.5g})"
-        return f"{self.value:,.6g}{ends}"
 
 
 @dataclass(frozen=True)
@@ -65,42 +47,6 @@ class BarFigure:
         return f"<figure>{heading}{bar_drawing(self.title, self.bars[:_MOST_BARS])}{note}</figure>"
 
 
-def bar_drawing(title: str, bars: Sequence[Bar]) -> str:
-    """Return horizontal bars as SVG, with the interval of each as a line with ends."""
-    numbers = [0.0, *(each for bar in bars for each in (bar.value, bar.low, bar.high) if each is not None)]
-    least, most = min(numbers), max(numbers)
-    scale = _DRAWN / ((most - least) or 1.0)
-
-    def x(number: float) -> float:
-        return _LABEL + (number - least) * scale
-
-    parts = []
-    for place, bar in enumerate(bars):
-        top = place * _STEP
-        label = (
-            bar.label if len(bar.label) <= _MOST_LETTERS else bar.label[: _MOST_LETTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
-        )
-        start, end = sorted((x(0), x(bar.value)))
-        parts.append(
-            f'<text x="{_LABEL - 8}" y="{top + 16}" text-anchor="end" fill="{_INK}">{escape(label)}</text>'
-            f'<rect x="{start:.1f}" y="{top + 4}" width="{end - start:.1f}" height="{_STEP - 8}" fill="{_BLUE}">'
-            f"<title>{escape(bar.label)}: {escape(bar.text)}</title></rect>"
-            f'<text x="{_LABEL + _DRAWN + 12}" y="{top + 16}" fill="{_INK}">{escape(bar.text)}</text>'
-        )
-        if bar.low is not None and bar.high is not None:
-            ends, middle = (x(bar.low), x(bar.high)), top + _STEP / 2
-            path = f"M{ends[0]:.1f} {middle}H{ends[1]:.1f}" + "".join(f"M{end:.1f} {middle - 4}v8" for end in ends)
-            parts.append(f'<path d="{path}" stroke="{_INK}" stroke-width="1.5" fill="none"/>')
-    height = len(bars) * _STEP
-    zero = f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>'
-    width = _LABEL + _DRAWN + _TEXT
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" style="max-width:100%;height:auto" '
-        f'role="img" aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="12">'
-        f"{zero}{''.join(parts)}</svg>"
-    )
-
-
 def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: str | None) -> HtmlPage:
     """Return a page with the pictures of one column, or of all.
 
@@ -113,9 +59,9 @@ def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: s
     body = "".join(BarFigure(name, bars).html() for name, bars in chosen.items())
     page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(column or title)}</title>'
-        f"<style>{_STYLE}</style></head><body>{body}</body></html>"
+        f"<style>{palette()}{_STYLE}</style></head><body>{body}</body></html>"
     )
-    height = sum(_AROUND + _STEP * min(len(bars), _MOST_BARS) for bars in chosen.values())
+    height = sum(_AROUND + WIDE.step * min(len(bars), _MOST_BARS) for bars in chosen.values())
     return HtmlPage(page, height=min(height, _HIGHEST))
 
 

@@ -199,7 +199,7 @@ def guess_scale(right: float) -> str:
 
 
 @dataclass(frozen=True)
-class Interval:
+class DrawnInterval:
     """An interval with a label, a tone (``good``, ``care``, ``bad`` or ``none``), and its limit if one is known."""
 
     label: str
@@ -209,7 +209,7 @@ class Interval:
     limit: float | None = None
 
 
-def interval_drawing(title: str, intervals: Sequence[Interval]) -> str:
+def interval_drawing(title: str, intervals: Sequence[DrawnInterval]) -> str:
     """Return intervals on one scale with zero marked, each with its limit as a dashed mark."""
     left, right, letters = 150, _WIDTH - 6, 22
     ends = [0.0, *(end for each in intervals for end in (each.low, each.high, each.limit or 0.0))]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.bar_pages import Bar, bar_section, chosen_columns
+from sfumato.report.bar_pages import bar_section, chosen_columns
+from sfumato.report.drawing import Bar
 from sfumato.report.page import (
     PALETTE,
     Chart,

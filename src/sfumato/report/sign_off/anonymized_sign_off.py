@@ -57,7 +57,7 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
-class Anonymization:
+class StatedAnonymization:
     """An anonymization as the journal states it.
 
     Attributes:
@@ -75,7 +75,7 @@ class Anonymization:
     facts: Mapping[str, Any]
 
     @classmethod
-    def from_entry(cls, entry: Entry, body: bytes) -> Anonymization:
+    def from_entry(cls, entry: Entry, body: bytes) -> StatedAnonymization:
         """Return the anonymization of an entry of the journal and its stored decision.
 
         Raises:
@@ -84,7 +84,9 @@ class Anonymization:
         return cls.from_question(entry.statement, entry.question.parameters, decode(body)["facts"])
 
     @classmethod
-    def from_question(cls, statement: str, parameters: Mapping[str, Any], facts: Mapping[str, Any]) -> Anonymization:
+    def from_question(
+        cls, statement: str, parameters: Mapping[str, Any], facts: Mapping[str, Any]
+    ) -> StatedAnonymization:
         """Return the anonymization that answers a question of the journal."""
         quasi = tuple(each["name"] for each in parameters["quasi"])
         criteria = tuple(parse_criterion(text) for text in parameters["criteria"])
@@ -133,7 +135,7 @@ def _columns_of(parameters: Mapping[str, Any]) -> set[str]:
     return {*(each["name"] for each in parameters.get("quasi", ())), *parameters.get("keep", ())}
 
 
-def matching(table: PublishedTable, record: LedgerRecord) -> tuple[Anonymization, Risk, LedgerRecord]:
+def matching(table: PublishedTable, record: LedgerRecord) -> tuple[StatedAnonymization, Risk, LedgerRecord]:
     """Return the newest anonymization of a record that published a table, the risk of the table, and its entry alone.
 
     Raises:
@@ -143,7 +145,7 @@ def matching(table: PublishedTable, record: LedgerRecord) -> tuple[Anonymization
         body = record.bodies.get(entry.number)
         if body is None:
             continue
-        stated = Anonymization.from_entry(entry, body)
+        stated = StatedAnonymization.from_entry(entry, body)
         risk = table.risk(stated.quasi)
         if stated.published(table, risk):
             return stated, risk, replace(record, releases=(entry,))
@@ -166,7 +168,7 @@ def source_risk(release: Anonymized, quasi: Sequence[str]) -> Risk:
 
 def anonymized_sign_off(
     table: PublishedTable,
-    stated: Anonymization,
+    stated: StatedAnonymization,
     risks: tuple[Risk | None, Risk],
     *,
     purpose: Purpose,
@@ -221,11 +223,11 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _least(stated: Anonymization) -> int:
+def _least(stated: StatedAnonymization) -> int:
     return max((each.least_rows for each in stated.criteria), default=1)
 
 
-def _privacy(stated: Anonymization, after: Risk) -> Tile:
+def _privacy(stated: StatedAnonymization, after: Risk) -> Tile:
     least, sentence = _least(stated), "No differential privacy: the rows of people are published."
     criteria = " and ".join(map(str, stated.criteria))
     if after.smallest_class < least and stated.facts["counted"] == "rows":
@@ -234,7 +236,7 @@ def _privacy(stated: Anonymization, after: Risk) -> Tile:
     return Tile("Privacy", f"{criteria[:1].upper()}{criteria[1:]}", sentence, Tone.CARE)
 
 
-def _accuracy(stated: Anonymization, scores: Sequence[Judgement]) -> Tile:
+def _accuracy(stated: StatedAnonymization, scores: Sequence[Judgement]) -> Tile:
     if scores:
         return accuracy_tile(scores)
     facts = stated.facts
@@ -251,7 +253,7 @@ def _risk(after: Risk) -> Tile:
     return Tile("Risk measured", f"A match is right with at most {percent_up(highest)}", sentence, tone)
 
 
-def _guarantee(stated: Anonymization) -> tuple[str, ...]:
+def _guarantee(stated: StatedAnonymization) -> tuple[str, ...]:
     attackers = "; ".join(dict.fromkeys(each.attacker for each in stated.criteria))
     units = "rows" if stated.facts["counted"] == "rows" else "units"
     classes = f"Rows with equal values of {_named(stated.quasi)} form a class."
@@ -259,7 +261,7 @@ def _guarantee(stated: Anonymization) -> tuple[str, ...]:
     return (classes, rule, f"Attacker: {attackers}.", "The rule holds for no other attacker.")
 
 
-def _not_protected(stated: Anonymization) -> tuple[str, ...]:
+def _not_protected(stated: StatedAnonymization) -> tuple[str, ...]:
     facts = stated.facts
     published = max(facts["rows"] - facts["suppressed"], 1)
     shares = [
@@ -276,7 +278,7 @@ def _not_protected(stated: Anonymization) -> tuple[str, ...]:
     )
 
 
-def _losses(stated: Anonymization) -> str:
+def _losses(stated: StatedAnonymization) -> str:
     """Return the loss of each quasi-identifier in words."""
     losses = sorted(stated.facts["loss_metric"].items(), key=lambda each: -float(each[1]))
     text = ", ".join(f"{name} {float(loss):.1%}" for name, loss in losses[:_NAMED])
@@ -298,7 +300,7 @@ def _risk_lines(before: Risk | None, after: Risk) -> tuple[RiskLine, ...]:
     )
 
 
-def _checks(stated: Anonymization, after: Risk, record: LedgerRecord | None) -> tuple[Check, ...]:
+def _checks(stated: StatedAnonymization, after: Risk, record: LedgerRecord | None) -> tuple[Check, ...]:
     least, smallest = _least(stated), after.smallest_class
     class_sizes = Check(f"Classes counted again in this file: the smallest has {pluralize(smallest, 'row')}")
     if stated.facts["counted"] != "rows":

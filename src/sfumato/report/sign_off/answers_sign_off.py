@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InputError, pluralize
 from sfumato.evaluate.stated_claims import parse_stated_loss
+from sfumato.privacy.loss import NOTHING
+from sfumato.report.evaluation_page import journal_rows
 from sfumato.report.sign_off.ledger_record import (
     NO_LEDGER,
     LedgerRecord,
@@ -150,7 +152,8 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
     protected = "one row" if unit is None else str(unit).removeprefix("adding or removing ")
     promise, right = account.limit.guarantee(charge), right_guesses(charge)
     listed = tuple(
-        (str(e.number), e.time[:10], e.asked, account.limit.in_words(e.charge)) for e in record.releases if e.charge
+        (str(entry.number), entry.time[:10], str(row["asked"]), account.limit.in_words(entry.charge or NOTHING))
+        for entry, row in zip(record.releases, journal_rows(record.releases, account.limit), strict=True)
     )
     numbers = Check(
         "The ledger holds the noisy tables of these answers; the numbers as sent were not compared", to_judge=True

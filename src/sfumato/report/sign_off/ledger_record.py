@@ -18,7 +18,7 @@ from sfumato.report.sign_off.sign_off_page import Budget, Check
 if TYPE_CHECKING:
     from sfumato.ledger import Account
 
-Choice: TypeAlias = Callable[[Sequence[Entry]], Sequence[Entry]]
+EntryChoice: TypeAlias = Callable[[Sequence[Entry]], Sequence[Entry]]
 """Chooses, among the releases of a journal, the entries that a page is about."""
 
 NO_LEDGER = Check(
@@ -86,7 +86,7 @@ class LedgerRecord:
         return (charged, verified, *acceptances)
 
 
-def open_record(ledger: Ledger | str | Path, dataset: str, choose: Choice) -> LedgerRecord:
+def open_record(ledger: Ledger | str | Path, dataset: str, choose: EntryChoice) -> LedgerRecord:
     """Verify a ledger and return the entries that ``choose`` takes.
 
     Args:

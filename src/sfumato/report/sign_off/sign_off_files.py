@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InputError
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.sign_off.ledger_record import Choice, LedgerRecord, open_record
+from sfumato.report.sign_off.ledger_record import EntryChoice, LedgerRecord, open_record
 from sfumato.report.sign_off.sign_off_page import Purpose, SignOff, render_sign_off, verdicts_of_file
 from sfumato.synthesize.codebook.codebook import KEY
 
@@ -36,7 +36,7 @@ class Evidence:
     evaluation: Path | None = None
     table: str | None = None
 
-    def record(self, choose: Choice) -> LedgerRecord | None:
+    def record(self, choose: EntryChoice) -> LedgerRecord | None:
         """Return the entries that ``choose`` takes; None without a ledger."""
         return None if self.ledger is None else open_record(self.ledger, self.dataset, choose)
 
@@ -186,8 +186,8 @@ def _answered(release: Any, purpose: Purpose, evidence: Evidence) -> SignOff:  #
 
 def _recoded(release: Any, purpose: Purpose, evidence: Evidence) -> SignOff:  # noqa: ANN401
     from sfumato.report.sign_off.anonymized_sign_off import (
-        Anonymization,
         PublishedTable,
+        StatedAnonymization,
         anonymized_sign_off,
         candidates,
         matching,
@@ -197,7 +197,7 @@ def _recoded(release: Any, purpose: Purpose, evidence: Evidence) -> SignOff:  # 
     rows = release.to_arrow()
     table = PublishedTable("Anonymized table", "", rows, tuple(rows.column_names))
     record = evidence.record(partial(candidates, table.columns))
-    stated = Anonymization.from_question(release.guarantee, release.provenance["parameters"], release.facts)
+    stated = StatedAnonymization.from_question(release.guarantee, release.provenance["parameters"], release.facts)
     after = table.risk(stated.quasi)
     if record is not None:
         stated, after, record = matching(table, record)

@@ -17,7 +17,7 @@ from sfumato.errors import InputError, pluralize
 from sfumato.evaluate.verdicts import THRESHOLD_SET, Judgement, Verdict, worst
 from sfumato.report.drawing import (
     BudgetShares,
-    Interval,
+    DrawnInterval,
     budget_bar,
     guess_scale,
     interval_drawing,
@@ -307,7 +307,7 @@ def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:
     if not attacks or any(each.interval is None for each in attacks):
         return None
     drawn = [
-        Interval(each.question, *each.interval, _TONES[each.verdict].value, each.limit)
+        DrawnInterval(each.question, *each.interval, _TONES[each.verdict].value, each.limit)
         for each in attacks
         if each.interval is not None
     ]
