@@ -3,8 +3,8 @@
 The labs import the library.  Only the module ``command``, the command ``sfumato lab``, imports the command line, which
 finds it by its entry point.  Names are imported on first use, so that ``sfumato --help`` loads no experiment.
 
-The nouns: a ``Lab`` runs with ``Options`` and returns a ``LabResult`` of tables, plots and notes.  Options name the
-columns of another table by a ``NamedColumn``.  A ``Handout`` is one page with all labs.
+The main classes: a ``Lab`` runs with ``Options`` and returns a ``LabResult`` of tables, plots and notes.  Options refer
+to the columns of another table by a ``NamedColumn``.  A ``Handout`` is one page with all labs.
 
 >>> import sfumato_labs
 >>> "mwem-1d" in sfumato_labs.names()

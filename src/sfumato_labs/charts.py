@@ -1,4 +1,4 @@
-"""Charts as labs draw them: one line a series that can be told from the others, names never cut off."""
+"""Charts of the labs: one distinguishable line per series, and names that are never cut off."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from sfumato_labs.lab import Row
 
 Chart = Any
-"""An Altair chart; the library is loaded when one is drawn."""
+"""An Altair chart; the library is imported when one is drawn."""
 
-_MOST_MARKS = 120  # on one line: more would hide it
+_MOST_MARKS = 120  # on one line; more would hide it
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down")
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3), (10, 2), (3, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartAxis:
-    """A column along an axis: its title, whether it is logarithmic (numbers) or a list of labels, and its limits."""
+    """A column along an axis: its title, its limits, and whether it is logarithmic (numbers) or a list of labels."""
 
     column: str
     title: str
@@ -28,7 +28,7 @@ class ChartAxis:
     limits: tuple[float, float] | None = None
 
     def drawn(self, kind: Any, field: str) -> Any:  # noqa: ANN401  (Altair's X or Y)
-        """Return the encoding of this axis, whose values are in the field of that name."""
+        """Return the encoding of this axis for the values in the given field."""
         import altair as alt
 
         if self.labels:
@@ -45,23 +45,23 @@ class ChartAxis:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One of the pictures of a figure: its title, its width and height in pixels."""
+    """A picture of a figure: its title, its width and height in pixels."""
 
     title: str = ""
     size: tuple[int, int] = (520, 300)
 
 
 def headed(chart: Chart, title: str, *, under: str) -> Chart:
-    """Return a figure under a title, and a smaller line below the title, so that it can be read without its page."""
+    """Return a figure with a title and a smaller line below it, so that it is readable without its page."""
     import altair as alt
 
     return chart.properties(title=alt.TitleParams(title, subtitle=under, anchor="start", offset=12))
 
 
 def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel: Panel) -> Chart:
-    """One line for each value of the column ``series``, told apart by colour, dashes and (on short lines) marks.
+    """Return a chart with one line per value of ``series``, distinguished by color, dashes and (on short lines) marks.
 
-    A value that a logarithmic axis cannot show is left out.
+    Values that a logarithmic axis cannot show are left out.
     """
     import altair as alt
 
@@ -69,16 +69,16 @@ def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel
     values = _values(marked, x=x.column, y=y.column, series=series)
     names = list(dict.fromkeys(value["series"] for value in values))
     dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
-    # the first line is broad, so that one that lies on it can be seen
+    # the first line is broad, so that it is visible under a line on top of it
     widths = [5.0 if place == 0 and len(names) > 1 else 2.0 for place in range(len(names))]
     scale = alt.Scale(domain=names)
-    # marks as large as this keep their shape in spite of the line's dashes that are drawn around them
+    # marks of this size are recognizable despite the line's dashes around them
     legend = alt.Legend(title=None, labelLimit=0, symbolLimit=0, symbolSize=250)
     chart = alt.Chart(alt.InlineData(values=values), width=panel.size[0], height=panel.size[1], title=panel.title)
     chart = chart.encode(
         x=x.drawn(alt.X, "x"), y=y.drawn(alt.Y, "y"), color=alt.Color("series:N", scale=scale, legend=legend)
     )
-    drawn = chart.mark_line(opacity=0.75, strokeJoin="round").encode(  # a mitre would reach beyond the value
+    drawn = chart.mark_line(opacity=0.75, strokeJoin="round").encode(  # a miter would extend beyond the value
         strokeDash=alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
         strokeWidth=alt.StrokeWidth(
             "series:N", scale=alt.Scale(type="ordinal", domain=names, range=widths), legend=legend
@@ -93,7 +93,7 @@ def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel
 
 
 def _values(rows: Sequence[Row], **columns: str) -> list[dict[str, Any]]:
-    """Return the columns of rows under new names: a dot or a bracket in the name of a table's column is syntax."""
+    """Return the columns of rows under new names, because Altair interprets dots and brackets in names."""
     return [
         {name: str(row[column]) if name == "series" else row[column] for name, column in columns.items()}
         for row in rows
@@ -101,7 +101,7 @@ def _values(rows: Sequence[Row], **columns: str) -> list[dict[str, Any]]:
 
 
 def level(value: float, label: str, *, x: float, below: bool = False) -> Chart:
-    """Return a thin black line across a panel with a logarithmic axis at ``value``, its label left of ``x``."""
+    """Return a thin black line across a panel with a logarithmic axis at ``value``, with its label left of ``x``."""
     import altair as alt
 
     data = alt.InlineData(values=[{"y": value, "at": x, "label": label}])
@@ -119,7 +119,7 @@ def _logarithmic() -> Any:  # noqa: ANN401  (Altair's Scale)
 
 
 def bars(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, title: str, width: int) -> Chart:
-    """Bars side by side, one for each value of ``series``; one behind the other where ``x`` are numbers."""
+    """Return bars side by side, one per value of ``series``; one behind the other if ``x`` is numeric."""
     import altair as alt
 
     names = list(dict.fromkeys(str(row[series]) for row in rows))
@@ -133,14 +133,16 @@ def bars(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, title:
     }
     if x.labels:
         return chart.mark_bar().encode(xOffset=alt.XOffset("series:N", sort=names), **drawn)
-    # numbers along an axis have no width of their own
+    # bars along a numeric axis have no default width
     return chart.mark_bar(size=max(1.0, 0.85 * width / len({row[x.column] for row in rows}))).encode(**drawn)
 
 
 def heat_map(
     rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, value: str, title: str, limits: tuple[float, float]
 ) -> Chart:
-    """Cells coloured by ``value`` on a scale that panels beside one another share; blue to red where it has a sign."""
+    """Return cells colored by ``value`` on a scale shared by adjacent panels, from blue to red if values have a
+    sign.
+    """
     import altair as alt
 
     signed = limits[0] < 0
@@ -163,7 +165,7 @@ def heat_map(
 
 
 def side_by_side(panels: Sequence[Chart], *, columns: int, share_color: bool = True) -> Chart:
-    """Panels in rows of ``columns``."""
+    """Return panels in rows of ``columns``."""
     import altair as alt
 
     return alt.concat(*panels, columns=columns).resolve_scale(
@@ -172,7 +174,7 @@ def side_by_side(panels: Sequence[Chart], *, columns: int, share_color: bool = T
 
 
 def tall(rows: Sequence[Row], series: Mapping[str, str], *, key: str, value: str) -> list[Row]:
-    """One row for each named column: ``series`` maps the name in the legend to the column."""
+    """Return one row per named column; ``series`` maps the name in the legend to the column."""
     return [
         {**row, key: name, value: row[column]}
         for name, column in series.items()

@@ -44,7 +44,7 @@ def lab(
 ) -> None:
     """Run a published experiment, as printed and done honestly, on published data.
 
-    An option that a lab's source does not vary is refused.
+    Each lab accepts the options that its source varies, and refuses the others.
     """
     from sfumato_labs.lab import MODULES, Options, load
 

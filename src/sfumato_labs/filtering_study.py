@@ -1,4 +1,4 @@
-"""The table that the lab ``interactive`` asks about, and its neighbor without one record."""
+"""The table behind the lab ``interactive``, and its neighbor without one record."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from sfumato_labs.published_tables import read
 MOST_RECORDS = 1000  # of a table: the printed programs run from each of 10 000 seeds
 SOURCE = "differential_privacy/example/animals_and_carrots.csv of Google's differential privacy library"
 SOURCE_DIGEST = "3a2bff793086c13c67c13735da6d65c6dc05623afe6ecee4391c103c724e76a6"  # SHA-256 of its numbers in order
-_LEFT_OUT = 52  # place of the record that the source's neighbor lacks, counted from 0
+_LEFT_OUT = 52  # position of the record that the source's neighbor lacks, counted from 0
 
 
 @dataclass(frozen=True)
 class FilteringStudy:
-    """The table that is asked about, by name next to its neighbor without one record of at least the threshold.
+    """The table of the lab and its neighbor, which lacks one record of at least the threshold, by name.
 
     Attributes:
         note: the first note of the lab.
-        domain: of the one column that is counted.
+        domain: of the counted column.
         threshold: records of at least this are counted.
         values: the records of both tables, in order.
-        published: whether the printed figures belong next to these records.
+        published: True if the printed figures apply to these records.
     """
 
     note: str
@@ -47,7 +47,7 @@ class FilteringStudy:
 
     @property
     def column(self) -> str:
-        """The name of the column that is counted."""
+        """The name of the counted column."""
         return self.domain.names[0]
 
     def true_count(self, name: str) -> int:
@@ -59,15 +59,15 @@ class FilteringStudy:
         return pa.table({self.column: pa.array(self.values[name], pa.int64())})
 
     def at_least(self, threshold: int) -> Query:
-        """Return the question how many records reach a threshold."""
+        """Return the query for the number of records that reach a threshold."""
         return count(Among(self.column, frozenset(range(max(0, threshold - self._least), self._size))))
 
     def steps(self) -> list[int]:
-        """Return the thresholds of an honest session, spread evenly over the domain."""
+        """Return the thresholds of a session with honest mechanisms, spread evenly over the domain."""
         return [self._least + (self._size - 1) * step // SPLIT for step in range(SPLIT)]
 
     def batch(self) -> Boxes:
-        """Return the same questions as one workload of ranges."""
+        """Return the same queries as one workload of ranges."""
         return ranges(self.column, [(step - self._least, self._size - 1) for step in self.steps()])
 
     @property
@@ -81,10 +81,10 @@ class FilteringStudy:
 
 
 def read_study(options: Options) -> FilteringStudy:
-    """Return the bundled animals, or a column of the table that ``--data`` names.
+    """Return the bundled animals, or a column of the table from ``--data``.
 
     Raises:
-        InputError: an option that does not fit, or no record reaches the threshold.
+        InputError: an option does not fit, or no record reaches the threshold.
         TableError: the table cannot be read or has too few records.
     """
     threshold = THRESHOLD if options.threshold is None else options.threshold
@@ -138,7 +138,9 @@ def _refuse_none(name: str, values: Sequence[int], threshold: int) -> None:
 
 
 def source_records(place: str) -> tuple[int, ...] | None:
-    """Return the source's records in the order of its file, which decides the noise of each; None for another table."""
+    """Return the source's records in the order of its file, which determines the noise of each; None for another
+    table.
+    """
     path = Path(place)
     if path.suffix != ".csv" or not path.is_file():
         return None

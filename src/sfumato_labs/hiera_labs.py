@@ -1,4 +1,6 @@
-"""Labs ``hiera-mu`` and ``hiera-methods``: HierA with one to five uses of a report, and beside other mechanisms."""
+"""Labs ``hiera-mu`` and ``hiera-methods``: HierA with one to five uses of a report, and compared with other
+mechanisms.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ USES = (1, 2, 3, 4, 5)
 MADE = ("normal", "uniform", "exponential")
 PEOPLE = 100_000
 MOST_LEVELS = 20
-RUNS = 100  # ten runs carry 24 % of noise in a mean absolute error
+RUNS = 100  # ten runs have 24 % of noise in a mean absolute error
 
 Floats = NDArray[np.float64]
 Estimator = Callable[[Floats], float]
@@ -41,7 +43,7 @@ _PUBLISHED = "a picture only"
 
 
 def made(generator: np.random.Generator, people: int) -> dict[str, Floats]:
-    """Return the published kinds of made values in [-1, 1]."""
+    """Return the published kinds of simulated values in [-1, 1]."""
     values = (
         np.clip(generator.normal(0.5, 0.1, people), -1, 1),
         generator.uniform(-1, 1, people),
@@ -51,10 +53,10 @@ def made(generator: np.random.Generator, people: int) -> dict[str, Floats]:
 
 
 def graded(epsilon: Fraction, budgets: Sequence[Fraction] = BUDGETS) -> Hiera:
-    """HierA with these multiples of epsilon as the budgets of its levels; the published ones have five.
+    """Return HierA with budgets that are the given multiples of epsilon. The published ones have five levels.
 
     Raises:
-        InputError: budgets that increase, or one above what local privacy means anything at.
+        InputError: budgets increase, or one exceeds the largest useful local budget.
     """
     depth = len(budgets)
     if epsilon * max(budgets) > CEILING:
@@ -68,7 +70,7 @@ def graded(epsilon: Fraction, budgets: Sequence[Fraction] = BUDGETS) -> Hiera:
 
 
 def guarantees(epsilons: Sequence[Fraction] = EPSILONS, budgets: Sequence[Fraction] = BUDGETS) -> Table:
-    """Return the exact epsilon of every setting, of the level alone and of all, and of the text's other budgets."""
+    """Return the exact epsilon of every setting, of the level alone and in total, and of the text's other budgets."""
     rows: list[Row] = []
     for epsilon in epsilons:
         spec = graded(epsilon, budgets)
@@ -85,7 +87,7 @@ def guarantees(epsilons: Sequence[Fraction] = EPSILONS, budgets: Sequence[Fracti
 
 
 def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict[str, Floats]]:
-    """Return the lab's sources, and the values by the name of their data: made values and columns of a table."""
+    """Return the lab's sources, and the values by name: simulated values and columns of a table."""
     people = options.people or PEOPLE
     columns = options.columns or (NamedColumn("age", AGES),)
     names = [column.name for column in columns]
@@ -104,7 +106,7 @@ def levels_asked(options: Options) -> tuple[Fraction, ...]:
     """Return the budgets of the levels as multiples of epsilon.
 
     Raises:
-        InputError: too many of them, or more uses of a report than levels.
+        InputError: there are too many budgets, or more uses of a report than levels.
     """
     budgets = options.budgets or BUDGETS
     if len(budgets) > MOST_LEVELS:
@@ -118,7 +120,7 @@ def levels_asked(options: Options) -> tuple[Fraction, ...]:
 
 
 def run_mu(options: Options) -> LabResult:
-    """Mean absolute errors over the runs, of the printed and the unbiased collector, beside exact deviations."""
+    """Return mean absolute errors over the runs, of the printed and the unbiased collector, with exact deviations."""
     generator = np.random.default_rng(options.seed)
     runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
     uses = options.mu or USES[: len(budgets)]
@@ -152,7 +154,7 @@ def run_mu(options: Options) -> LabResult:
 def _reused(
     values: Floats, spec: Hiera, uses: Sequence[int], *, runs: int, generator: np.random.Generator
 ) -> Iterator[Row]:
-    """Mean absolute errors over the runs by uses of a report, of both collectors on the same reports."""
+    """Yield mean absolute errors over the runs by uses of a report, of both collectors on the same reports."""
     truth = float(values.mean())
     nominal = [float(budget) for budget in spec.budgets]
     missed, printed = np.zeros(len(uses)), np.zeros(len(uses))
@@ -174,7 +176,7 @@ def _reused(
 
 
 def best_use(rows: Sequence[Row]) -> str:
-    """State what the exact deviations show about reuse."""
+    """Return a sentence on reuse, from the exact deviations."""
     cases: dict[tuple[object, object], dict[int, float]] = {}
     for row in rows:
         cases.setdefault((row["data"], row["epsilon"]), {})[int(row["mu"] or 0)] = float(row["exact_sd"] or 0)
@@ -206,9 +208,7 @@ def _summary_mu(rows: Sequence[Row]) -> Table:
 
 
 def _plot_uses(rows: Table) -> Plot:
-    """Return the deviations as multiples of that of the fewest uses: by themselves they differ by less than a line's
-    width.
-    """
+    """Return the deviations relative to that of the fewest uses. Their absolute differences are thinner than a line."""
     fewest = min(int(row["mu"] or 0) for row in rows)
     once = {(row["data"], row["epsilon"]): float(row["exact_sd"] or 0) for row in rows if row["mu"] == fewest}
     times = [float(row["exact_sd"] or 0) / once[row["data"], row["epsilon"]] for row in rows]
@@ -233,11 +233,11 @@ def _plot_uses(rows: Table) -> Plot:
 # hiera-methods
 
 Line = tuple[str, float | str, Estimator]
-"""Method, real epsilon, and what estimates a mean from values."""
+"""Method, actual epsilon, and a function that estimates a mean from values."""
 
 
 def run_methods(options: Options) -> LabResult:
-    """Both tables over three kinds of made data and a column."""
+    """Return both tables over three kinds of simulated data and a column."""
     generator = np.random.default_rng(options.seed)
     runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
     mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
@@ -296,7 +296,9 @@ def _errors(values: Mapping[str, Floats], epsilon: Fraction, line_up: Sequence[L
 
 
 def _nominal(epsilon: Fraction, spec: Hiera, mu: int, generator: np.random.Generator) -> list[Line]:
-    """As published: floating-point mechanisms at e, HierA and multi-level Laplace with graded budgets."""
+    """Return the published line-up: floating-point mechanisms at e, HierA and multi-level Laplace with graded
+    budgets.
+    """
     plain, budgets = float(epsilon), [float(budget) for budget in spec.budgets]
     return [
         ("harmony", plain, lambda v: float(printed_hiera.harmony(v, plain, generator).mean())),
@@ -314,7 +316,7 @@ def _nominal(epsilon: Fraction, spec: Hiera, mu: int, generator: np.random.Gener
 
 
 def _equal(spec: Hiera, generator: np.random.Generator) -> list[Line]:
-    """Finite tables with HierA's real epsilon."""
+    """Return finite tables with HierA's actual epsilon."""
     real = _rounded(spec)
     methods = {
         "harmony": MeanMethod.DUCHI,
@@ -329,7 +331,7 @@ def _equal(spec: Hiera, generator: np.random.Generator) -> list[Line]:
 
 
 def _optimal(epsilon: Fraction, nominal: float, generator: np.random.Generator) -> list[Line]:
-    """Return the optimal table, where the solver finds one: not at an epsilon of a millionth."""
+    """Return the optimal table if the solver finds one; it does not for an epsilon of a millionth."""
     try:
         spec = Mean.design(-1, 1, epsilon=epsilon, method=MeanMethod.OPTIMAL)
     except InfeasibleError:
@@ -364,7 +366,9 @@ def _mae(row: Row) -> float:
 
 
 def ranks(nominal: Sequence[Row]) -> str:
-    """Where HierA as printed comes among the methods without a second HierA, at the least and the largest epsilon."""
+    """Return sentences on the rank of the printed HierA without a second HierA, at the least and the largest
+    epsilon.
+    """
     sentences = []
     for epsilon in dict.fromkeys((nominal[0]["epsilon"], nominal[-1]["epsilon"])):
         places = []
@@ -384,7 +388,9 @@ def _is_printed(row: Row) -> bool:
 
 
 def unsolved(equal: Sequence[Row]) -> tuple[str, ...]:
-    """At which real epsilons there is no optimal table, and at which its grid costs more than another's noise."""
+    """Return sentences on the actual epsilons without an optimal table, and those at which its grid costs more than
+    noise.
+    """
     cases: dict[object, dict[str, float]] = {}
     for row in equal:
         errors = cases.setdefault(row["real_epsilon"], {})
@@ -407,7 +413,7 @@ def unsolved(equal: Sequence[Row]) -> tuple[str, ...]:
 
 
 def spent(rows: Table) -> str:
-    """State what the table of guarantees shows about the budgets."""
+    """Return a sentence on the budgets, from the table of guarantees."""
     times = [float(row["real_epsilon"] or 0) / float(row["epsilon"] or 1) for row in rows]
     between = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (min(times), max(times))))
     return (
@@ -418,7 +424,7 @@ def spent(rows: Table) -> str:
 
 
 def beaten(equal: Sequence[Row]) -> str:
-    """How HierA compares at equal real epsilon, at the least and the largest."""
+    """Return sentences on HierA at equal actual epsilon, at the least and the largest."""
     sentences = []
     for epsilon in dict.fromkeys((equal[0]["epsilon"], equal[-1]["epsilon"])):
         ratios: dict[str, list[float]] = {"harmony": [], "best": []}
@@ -426,7 +432,7 @@ def beaten(equal: Sequence[Row]) -> str:
             case = {str(row["method"]): _mae(row) for row in equal if (row["data"], row["epsilon"]) == (data, epsilon)}
             graded_error = case.pop("hiera, mu = 1")
             for other, error in (("harmony", case["harmony"]), ("best", min(case.values()))):
-                if error:  # a single value may be reported exactly, and is then no measure
+                if error:  # a single value may be reported exactly, and its error is then no measure
                     ratios[other].append(graded_error / error)
         compared = [
             f"{min(each):.3g} to {max(each):.3g} times as much as {'Harmony' if other == 'harmony' else 'the best'}"

@@ -1,4 +1,4 @@
-"""Lab ``interactive``: counting who eats at least 55 carrots, again and again."""
+"""Lab ``interactive``: repeated counts of records with at least 55 carrots."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def run(options: Options) -> LabResult:
     )
 
 
-# honest
+# honest mechanisms
 
 
 def honest(study: FilteringStudy, seed: int) -> Table:
-    """Twenty different questions at epsilon / 20 on the table and on its neighbour; one more, and one again."""
+    """Answer twenty queries at epsilon / 20 on the table and its neighbor, then a further one, and a repeated one."""
     columns = []
     steps = study.steps()
     for name, values in study.values.items():
@@ -115,7 +115,7 @@ def honest(study: FilteringStudy, seed: int) -> Table:
 
 
 def honest_batch(study: FilteringStudy, seed: int) -> Table:
-    """Answer the same questions on the table and on its neighbor as one batch each, for the same budget."""
+    """Answer the same queries on the table and on its neighbor as one batch each, for the same budget."""
     batches = []
     for name, values in study.values.items():
         vault = _vault(study.rows(name), study.domain, seed + len(values))
@@ -133,7 +133,7 @@ def honest_batch(study: FilteringStudy, seed: int) -> Table:
 
 
 def medical(seed: int) -> Table:
-    """Return the histogram of the medical table and of its neighbour: counts, and discrete Laplace noise."""
+    """Return the histogram of the medical table and of its neighbor: counts, and discrete Laplace noise."""
     rows: list[Row] = []
     domain = data.domain("medical")
     for name, patients in (("medical", data.medical()), ("neighbour", data.medical_neighbour())):
@@ -146,11 +146,11 @@ def medical(seed: int) -> Table:
 
 
 def _vault(rows: pa.Table, domain: Domain, seed: int) -> SimulatedVault:
-    """Return a vault with the real mechanisms, whose noise is seeded so that the lab can be repeated."""
+    """Return a vault with the real mechanisms and seeded noise, so that the lab is reproducible."""
     return SimulatedVault(open_table(rows).encode(domain), seed=seed, repeats=True)
 
 
-# what it says
+# sentences
 
 
 _MISPRINTS = (
@@ -165,7 +165,7 @@ _HONEST = (
 
 
 def as_printed(tables: Mapping[str, Table]) -> str:
-    """Say how many printed averages and counts come out, and what the clock alone gives away."""
+    """Return sentences on how many printed averages and counts are reproduced, and what the clock alone reveals."""
     averages = [row for row in tables["printed_averages"] if row["published"] is not None]
     counts = [row for row in tables["printed_records"] if row["published"] is not None]
     equal = sum(_equal(row) for row in averages)
@@ -186,7 +186,7 @@ def _equal(row: Row) -> bool:
 
 
 def batch_note(rows: Table) -> str:
-    """Say what the same questions cost as one batch."""
+    """Return a sentence on the cost of the same queries as one batch."""
     errors = [float(row["standard_error"] or 0) for row in rows]
     alone = math.sqrt(DiscreteLaplace.for_loss(BUDGET / SPLIT, 1).variance)
     return (
@@ -197,7 +197,7 @@ def batch_note(rows: Table) -> str:
 
 
 def attack(rows: Table) -> str:
-    """State what the table of recovered seeds shows."""
+    """Return a sentence on the table of recovered seeds."""
     alone = sum(row["seeds_left"] == 1 for row in rows)
     right = sum(bool(row["seed_found"]) for row in rows)
     return (

@@ -1,4 +1,4 @@
-"""How large noise is, and how soon an average of fresh answers gives the count away: exact, simulated, published."""
+"""The size of noise, and how fast an average of fresh answers reveals the count: exact, simulated, published."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sfumato_labs.lab import Plot, Row, Table
 from sfumato_labs.printed_interactive import SEEDS, SPLIT, starts
 
 BUDGET = Epsilon("0.1")
-_DRAWS = 5000  # simulated averages in every run
+_DRAWS = 5000  # simulated averages per run
 _POINTS = 1 << 16
 _NOISE_EPSILONS = ("1", "0.1", "0.01")
 _PERCENTS = ("90", "95", "99", "99.9")
 _ANSWERS = (100, 1000, 10_000, 100_000)
-_OFTEN = 70  # per cent
+_OFTEN = 70  # percent
 
 PUBLISHED_QUANTILES: Mapping[str, tuple[float, ...]] = {
     "1": (2.29, 2.98, 4.50, 6.43),
@@ -73,12 +73,13 @@ def noise_quantiles(random: np.random.Generator, runs: int, *, published: bool) 
 
 
 def danger_interval(random: np.random.Generator, runs: int, *, published: bool) -> Table:
-    """P(average of that many answers lies within one half of the count), each answer with noise of scale 1/epsilon."""
+    """Return P(average within one half of the count) by number of answers, each with noise of scale 1/epsilon."""
     rows: list[Row] = []
     for text in _NOISE_EPSILONS:
         scale = 1 / float(text)
         for queries in _ANSWERS:
-            # a Laplace variable is the difference of two exponential ones, so a sum of them is one of two gammas
+            # a Laplace variable is the difference of two exponential ones, so a sum of them is the difference of two
+            # gammas
             sums = random.gamma(queries, size=(2, runs * _DRAWS))
             means = scale * (sums[0] - sums[1]) / queries
             rows.append(
@@ -94,10 +95,10 @@ def danger_interval(random: np.random.Generator, runs: int, *, published: bool) 
 
 
 def within(distance: float, queries: int, scale: float) -> float:
-    """P(|mean of ``queries`` Laplace variables| < ``distance``), by inversion of the characteristic function.
+    """Return P(|mean of ``queries`` Laplace variables| < ``distance``), by inversion of the characteristic function.
 
-    The sum has the characteristic function (1 + scale^2 t^2)^-queries, so the probability is
-    (2 / pi) times the integral of sin(c t) / t times it over t > 0, with c = distance * queries.
+    The sum has the characteristic function (1 + scale^2 t^2)^-queries. So the probability is (2 / pi) times the
+    integral over t > 0 of sin(c t) / t times this function, with c = distance * queries.
 
     >>> round(within(0.5, 100, 10.0), 4)
     0.2773
@@ -105,15 +106,15 @@ def within(distance: float, queries: int, scale: float) -> float:
     if queries == 1:
         return -math.expm1(-distance / scale)
     limit = distance * queries
-    end = math.sqrt(math.expm1(45 / queries)) / scale  # the function is below exp(-45) beyond
-    points = max(_POINTS, int(8 * limit * end))  # several to each wave of the sine
+    end = math.sqrt(math.expm1(45 / queries)) / scale  # beyond it the function is below exp(-45)
+    points = max(_POINTS, int(8 * limit * end))  # several points per wave of the sine
     t = (np.arange(points) + 0.5) * (end / points)
     values = np.sin(limit * t) / t * np.exp(-queries * np.log1p((scale * t) ** 2))
     return min(1.0, float(values.sum()) * (end / points) * 2 / math.pi)
 
 
 def danger_plot(rows: Table) -> Plot:
-    """How soon an average of fresh answers gives the count away."""
+    """Plot how fast an average of fresh answers reveals the count."""
     chart = charts.lines(
         [{**row, "line": f"epsilon {row['epsilon']:g}"} for row in rows],
         ChartAxis(column="queries", title="answers averaged", log=True),
@@ -130,7 +131,7 @@ def danger_plot(rows: Table) -> Plot:
 
 
 def averaging(truth: int, query_counts: Sequence[int], random: np.random.Generator, runs: int, seed: int) -> Table:
-    """Mean of many answers to one question, by what each answer is charged."""
+    """Return means of many answers to one query, by the charge per answer."""
     entropy = SimulatedEntropy(seed)
     rows: list[Row] = []
     for number in query_counts:
@@ -160,7 +161,7 @@ def averaging(truth: int, query_counts: Sequence[int], random: np.random.Generat
 
 
 def bias(averages: Table) -> str:
-    """State what the table of averages shows about each regime at the largest number of answers."""
+    """Return sentences on each regime at the largest number of answers, from the table of averages."""
     most = max(int(row["queries"] or 0) for row in averages)
     far = {row["regime"]: float(row["mean_distance"] or 0) for row in averages if row["queries"] == most}
     return (
@@ -174,7 +175,7 @@ def bias(averages: Table) -> str:
 
 
 def averages_plot(rows: Table) -> Plot:
-    """Distance of the average from the truth by number of answers."""
+    """Plot the distance of the average from the truth by number of answers."""
     chart = charts.lines(
         rows,
         ChartAxis(column="queries", title="answers averaged", log=True),

@@ -1,4 +1,4 @@
-"""The printed programs of the lab ``interactive`` run again, next to what they printed."""
+"""The printed programs of the lab ``interactive``, rerun and compared with their printed output."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from sfumato_labs.printed_interactive import (
     starts,
 )
 
-MINUTES = (1_714_272_420, 1_714_272_900)  # Unix seconds, 02:47 to 02:55 UTC: when the averages were printed
-_LISTED = (("interactive", 50), ("improved", 20))  # runs that the source lists question by question
-_HALF_DIGIT = 6e-7  # of an average that is printed with six decimals, with what floating point adds
+MINUTES = (1_714_272_420, 1_714_272_900)  # Unix seconds, 02:47 to 02:55 UTC: the time of the printed averages
+_LISTED = (("interactive", 50), ("improved", 20))  # runs that the source lists query by query
+_HALF_DIGIT = 6e-7  # of an average printed with six decimals, including floating-point error
 
-# each on the table and on its neighbour
+# on the table and on its neighbor
 PUBLISHED_RECORDS: Mapping[float, tuple[int, int]] = {10: (90, 88), 0.1: (92, 89)}
 PUBLISHED_AVERAGES: Mapping[tuple[str, float, int], tuple[float, float]] = {
     ("interactive", 10, 50): (90.406173, 89.229485),
@@ -87,7 +87,7 @@ def records(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.rand
 
 
 def _starts(clock: int, queries: int) -> dict[tuple[float, int], Integers]:
-    """Return the states of a printed run: it asks all of one epsilon on the table, then on its neighbor."""
+    """Return the states of a printed run, which makes all queries of one epsilon on the table, then on its neighbor."""
     (drawn,) = clock_starts(np.array([clock]), len(LOSSES) * len(RECORDS) * queries)
     runs = [(epsilon, place) for epsilon in LOSSES for place in range(len(RECORDS))]
     return dict(zip(runs, drawn.reshape(len(runs), queries), strict=True))
@@ -118,7 +118,7 @@ def buckets() -> Table:
 
 
 def bucket_seeds(published: Sequence[float], true: Sequence[int], epsilon: float) -> tuple[int, ...]:
-    """Return the states of the generator that give most of these figures exactly."""
+    """Return the states of the generator that reproduce most of these figures exactly."""
     every = starts(np.arange(SEEDS))
     made = np.round(np.array(true) + printed_interactive.noise(every, len(true), 1 / epsilon), 6)
     hits = (np.abs(made - np.array(published)) < 1e-6).sum(axis=1)  # noqa: PLR2004  (six decimals)
@@ -128,9 +128,9 @@ def bucket_seeds(published: Sequence[float], true: Sequence[int], epsilon: float
 def averages_as_printed(
     study: FilteringStudy, epsilons: Sequence[Fraction], query_counts: Sequence[int], random: np.random.Generator
 ) -> Table:
-    """Average n answers of the third and of the improved program, from the clock of the printed run where it is known.
+    """Average n answers of the third and of the improved program, from the clock of the printed run if it is known.
 
-    ``noise`` is the part of the average that the clock alone gives away: the noise of each answer's last record.
+    ``noise`` is the part of the average that the clock alone reveals: the noise of each answer's last record.
     """
     every = starts(np.arange(SEEDS))
     rows: list[Row] = []
@@ -168,9 +168,9 @@ def averages_as_printed(
 
 
 def clocks_recovered() -> Table:
-    """Try every second of eight minutes on each printed run of averages, without its table.
+    """Try every second of eight minutes for each printed run of averages, without its table.
 
-    An average times n, less the sum of the last records' noises, is a sum of n counts, and so whole.
+    An average times n, minus the sum of the last records' noises, is a sum of n counts, so it is an integer.
     """
     seconds = np.arange(*MINUTES)
     rows: list[Row] = []
@@ -202,7 +202,7 @@ def clocks_recovered() -> Table:
 
 
 def answers_by_question(study: FilteringStudy) -> Table:
-    """List the answers of the printed runs question by question, each with its seed and the noise that is in it."""
+    """List the answers of the printed runs query by query, each with its seed and its noise."""
     rows: list[Row] = []
     for program, queries in _LISTED:
         for (epsilon, place), started in _starts(CLOCKS[program, queries], queries).items():
@@ -258,7 +258,7 @@ def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.ra
 
 
 def flaws() -> Table:
-    """Return what is wrong with each printed program."""
+    """Return the flaws of each printed program."""
     return tuple(
         {"program": program, "flaw": flaw} for program, listed in printed_interactive.FLAWS.items() for flaw in listed
     )

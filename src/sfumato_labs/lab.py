@@ -1,7 +1,6 @@
-"""What a lab is: a name, a title, and a procedure from options to tables, plots and notes; the labs by name; all labs
-on one page.
+"""The classes of a lab (name, title, and a procedure from options to tables, plots and notes), and all labs by name.
 
-What a reader may vary is read once, by :meth:`Options.of`; a lab says what applies, and refuses the rest by name.
+:meth:`Options.of` parses all options.  Each lab declares the options that it accepts, and refuses the others by name.
 """
 
 from __future__ import annotations
@@ -45,28 +44,28 @@ MODULES: Mapping[str, str] = {
     "synthetic-data": "sfumato_labs.synthetic_data",
     "interactive": "sfumato_labs.interactive",
 }
-"""The module of each lab.  It is loaded when the lab is asked for, and holds its labs by name as ``LABS``."""
+"""The module of each lab.  It is imported on first use, and has its labs by name as ``LABS``."""
 
 _ALWAYS = frozenset({"runs", "seed"})
 
 
 def silent(_: str) -> None:
-    """Say nothing."""
+    """Ignore the message."""
 
 
 @dataclass(frozen=True)
 class NamedColumn:
-    """A column of a table, with the bounds between which its numbers are declared to lie."""
+    """A column of a table, with the declared bounds of its numbers."""
 
     name: str
     bounds: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, text: str) -> NamedColumn:
-        """Read ``NAME`` or ``NAME=LOW:HIGH``.
+        """Parse ``NAME`` or ``NAME=LOW:HIGH``.
 
         Raises:
-            InputError: bounds that are no numbers, or of which the second is not above the first.
+            InputError: the bounds are not numbers, or the second is not above the first.
 
         >>> NamedColumn.of("age=17:90")
         NamedColumn(name='age', bounds=(17.0, 90.0))
@@ -78,7 +77,7 @@ class NamedColumn:
 
 
 class LabSettings(TypedDict, total=False):
-    """Everything that a lab can be told, as a caller writes it; one value may stand for a list of one."""
+    """The options of a lab as a caller writes them; one value may replace a list of one."""
 
     runs: int | None
     seed: int | None
@@ -102,32 +101,32 @@ class LabSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a run of a lab is told; what is not given (None) is as the lab's source has it.
+    """The options of a lab's run.  A missing option (None) has the value of the lab's source.
 
     Attributes:
-        runs: how often every procedure is repeated; figures are averages over the runs.
-        seed: of the simulation, so that a run of the lab can be repeated.
-        data: path or database address of a table to use in place of the lab's own.
-        epsilon: the losses at which procedures run.
+        runs: repetitions of every procedure; figures are averages over the runs.
+        seed: of the simulation, so that a run of the lab is reproducible.
+        data: path or database address of a table to use instead of the lab's own.
+        epsilon: the losses of the procedures.
         k: sizes of the smallest class.
         max_suppression: numbers of rows that may be suppressed.
-        queries: numbers of queries, or of answers to one question.
+        queries: numbers of queries, or of answers to one query.
         rounds: of MWEM.
         repetitions: of the replay in every round of MWEM.
-        mu: how often HierA uses a report.
-        budgets: of HierA's levels, as multiples of epsilon, the widest first.
-        people: how many are made where data are made.
+        mu: uses of a report by HierA.
+        budgets: of HierA's levels, as multiples of epsilon, the largest first.
+        people: number of simulated people.
         threshold: the least value that is counted.
         target: the column to predict.
         inputs: the columns to predict it from.
-        columns: the columns that a lab is about.
+        columns: the columns that the lab uses.
         range: ranges to count, each from its first number to below its second.
-        progress: is told each step of a long lab, in a few words, when it begins.
+        progress: receives a few words before each step of a long lab.
     """
 
     runs: int | None = None
     seed: int = 0
-    data: str | None = field(default=None, repr=False)  # an address may hold a password
+    data: str | None = field(default=None, repr=False)  # an address may contain a password
     epsilon: tuple[Fraction, ...] | None = None
     k: tuple[int, ...] | None = None
     max_suppression: tuple[int, ...] | None = None
@@ -161,10 +160,10 @@ class Options:
 
     @classmethod
     def of(cls, **settings: Unpack[LabSettings]) -> Options:
-        """Read settings as they come from a command line or a caller; a seed is drawn where none is given.
+        """Parse settings from a command line or a caller.  A missing seed is drawn at random.
 
         Raises:
-            InputError: an option that there is not, or one that cannot be read.
+            InputError: an option does not exist, or is invalid.
 
         >>> Options.of(epsilon=["0.5", 1], budgets="5,4,3,2,1", columns="age=17:90").epsilon
         (Fraction(1, 2), Fraction(1, 1))
@@ -177,7 +176,7 @@ class Options:
         return cls(**{name: value for name, value in read.items() if value != ()})
 
     def given(self) -> frozenset[str]:
-        """Return the names of the options that were given, apart from runs and seed, which every lab takes."""
+        """Return the names of the given options, except runs and seed, which every lab accepts."""
         return frozenset(
             each.name
             for each in fields(self)
@@ -185,7 +184,7 @@ class Options:
         )
 
     def in_words(self, runs: int) -> str:
-        """Return the runs, the seed and the options that were given, but for the address of a table.
+        """Return the runs, the seed and the given options in words, without the address of a table.
 
         >>> Options.of(epsilon=["0.5", 1], seed=7).in_words(3)
         'runs 3, seed 7, epsilon 0.5, 1; other options as in the source'
@@ -200,14 +199,14 @@ class Options:
         )
 
     def repeated(self, runs: int) -> int:
-        """How often to run where the lab's own number is ``runs``."""
+        """Return the number of runs; ``runs`` is the lab's default."""
         return self.runs if self.runs is not None else runs
 
     def single(self, name: str, usual: int) -> int:
-        """Return the one number of an option that other labs take several of; ``usual`` where it is not given.
+        """Return the only number of an option that other labs accept several of; ``usual`` is the default.
 
         Raises:
-            InputError: several were given.
+            InputError: several numbers were given.
         """
         given: tuple[int, ...] = getattr(self, name) or (usual,)
         if len(given) > 1:
@@ -217,9 +216,9 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class LabResult:
-    """What a run of a lab found: tables by name, plots, and notes, of which the first says what the lab ran on.
+    """The result of a lab: tables by name, plots, and notes.  The first note names the data.
 
-    ``summary`` has one line an experiment: ``experiment``, ``published``, ``as_printed``, ``honest``, ``lesson``.
+    ``summary`` has one line per experiment: ``experiment``, ``published``, ``as_printed``, ``honest``, ``lesson``.
     """
 
     lab: str
@@ -244,14 +243,14 @@ class LabResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """An experiment that can be run again.  It works on published data, and its procedures may not be private.
+    """A reproducible experiment.  It uses published data, and its procedures may not be private.
 
     Attributes:
         name: as on the command line.
         title: what it shows.
         procedure: runs it.
-        takes: the options that its source varies, beside runs and seed.
-        runs: how often its procedures are repeated where nothing is said.
+        takes: the options that its source varies, apart from runs and seed.
+        runs: default number of repetitions of its procedures.
     """
 
     name: str
@@ -261,12 +260,12 @@ class Lab:
     runs: int
 
     def run(self, options: Options) -> LabResult:
-        """Run it.
+        """Run the lab.
 
         Raises:
-            InputError: an option that does not apply.
+            InputError: an option does not apply.
         """
-        from sfumato_labs import charts  # which needs this module
+        from sfumato_labs import charts  # which imports this module
 
         self.refuse_others(options)
         result = self.procedure(options)
@@ -278,7 +277,7 @@ class Lab:
         """Refuse options that do not apply.
 
         Raises:
-            InputError: names the first of them, and those that do.
+            InputError: the message names the first such option, and the valid ones.
         """
         for each in fields(options):
             if each.name in options.given() - self.takes:
@@ -288,10 +287,10 @@ class Lab:
 
 
 def load(name: str) -> Lab:
-    """Return the lab of that name.
+    """Return the lab with the given name.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such lab.
     """
     if name not in MODULES:
         raise InputError(f"no lab {name!r}; there are {', '.join(MODULES)}", culprit=name)
@@ -300,10 +299,10 @@ def load(name: str) -> Lab:
 
 
 def run(name: str, **settings: Unpack[LabSettings]) -> LabResult:
-    """Run a lab with these settings.
+    """Run a lab with the given settings.
 
     Raises:
-        InputError: no such lab, or an option that cannot be read or does not apply.
+        InputError: the lab does not exist, or an option is invalid or does not apply.
     """
     return load(name).run(Options.of(**settings))
 
@@ -325,11 +324,11 @@ class Handout:
     results: Mapping[str, LabResult]
 
     def lines(self) -> tuple[Row, ...]:
-        """Return the index: one line an experiment."""
+        """Return the index: one line per experiment."""
         return tuple({"lab": name, **line} for name, result in self.results.items() for line in result.summary)
 
     def to_json(self) -> dict[str, Any]:
-        """All tables as plain JSON values, by lab."""
+        """Return all tables as plain JSON values, by lab."""
         labs = {name: result.to_json()["tables"] for name, result in self.results.items()}
         return {"experiments": [dict(line) for line in self.lines()], "labs": labs}
 
@@ -358,7 +357,7 @@ def hand_out(options: Options, *, progress: Callable[[str], None]) -> Handout:
     """Run every lab as published, with the runs and the seed of ``options``.
 
     Raises:
-        InputError: any other option: which of them apply differs from lab to lab.
+        InputError: another option is given; the valid ones differ between labs.
     """
     results = {}
     for name in MODULES:
@@ -367,9 +366,9 @@ def hand_out(options: Options, *, progress: Callable[[str], None]) -> Handout:
     return Handout(results)
 
 
-# options as they are written
+# options as text
 
-# what each number of an option may be: beyond it a run ends in no time that anybody waits, or in numbers that overflow
+# limits of each numeric option: beyond them a run takes too long, or its numbers overflow
 _SPANS: Mapping[str, tuple[Fraction | int, int]] = {
     "runs": (1, 10_000),
     "seed": (0, 1 << 62),
@@ -418,7 +417,7 @@ def _listed(value: object) -> Iterable[object]:
 
 
 def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Each once, in order: what is asked for twice is shown once."""
+    """Return the distinct values, in order."""
     return tuple(dict.fromkeys(values))
 
 
@@ -440,7 +439,7 @@ def _whole_number(name: str, value: object) -> int:
 
 
 def _brief(value: object) -> str:
-    """Return the beginning of what was written."""
+    """Return the beginning of a value's text."""
     text = plain(value) if isinstance(value, Fraction) else str(value)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
@@ -449,7 +448,7 @@ _MOST_CHARACTERS = 40  # characters
 
 
 def _ranges(value: Any) -> Iterable[object]:  # noqa: ANN401  (what a caller wrote)
-    """Return a text or a pair of numbers as one range; else each element of a list as one."""
+    """Return a text or a pair of numbers as one range, otherwise each element of a list as a range."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return [value]
     return [value] if value and not isinstance(value[0], str | Sequence) else value
@@ -469,7 +468,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value == int(value)
 
 
-_FURTHEST = 1e15  # whole numbers up to there are exact
+_FURTHEST = 1e15  # integers up to this are exact
 
 
 def _span(text: str, what: str) -> tuple[float, float]:

@@ -28,7 +28,7 @@ PEOPLE, INPUTS = 200_000, 10
 UNIFORM, SIGNS = "made, inputs uniform", "made, inputs of -1 or 1"
 SCORED, HELD_OUT, CORRECTED = "printed, as scored", "printed, held out", "corrected"
 FAITHFUL: Mapping[tuple[str, str], tuple[float, float, float]] = {
-    # the printed score at epsilon = 1, its standard deviation over data draws, and the score on the fold held out
+    # the printed score at epsilon = 1, its standard deviation over data draws, and the score on the held-out fold
     (UNIFORM, "harmony"): (0.256, 0.041, 0.207),
     (UNIFORM, "pm"): (0.264, 0.031, 0.222),
     (UNIFORM, "multi_laplace"): (0.249, 0.034, 0.202),
@@ -71,7 +71,7 @@ _TABLES = (
 
 
 def run(options: Options) -> LabResult:
-    """Cross-validated errors on made data, or on the table named with ``--data``."""
+    """Return cross-validated errors on simulated data, or on the table from ``--data``."""
     generator = np.random.default_rng(options.seed)
     runs = options.repeated(LABS["ldp-sgd"].runs)
     named = None if options.data is None else _Named.of(options.data, options)
@@ -108,7 +108,7 @@ def run(options: Options) -> LabResult:
 
 @dataclass(frozen=True)
 class _Named:
-    """The table of ``--data``: what is predicted from what."""
+    """The table of ``--data``, its target and its inputs."""
 
     table: Published
     target: NamedColumn
@@ -116,7 +116,7 @@ class _Named:
 
     @classmethod
     def of(cls, source: str, options: Options) -> _Named:
-        """Return the table and its columns; by default the last column of numbers is predicted from all others."""
+        """Return the table and its columns. By default all other numeric columns predict the last one."""
         named = [column.name for column in (*(options.inputs or ()), *((options.target,) if options.target else ()))]
         table = read(source, named if options.inputs and options.target else None)
         if missing := [name for name in named if name not in table.columns]:
@@ -135,7 +135,7 @@ class _Named:
         return f"Runs on {self.table.title}: {self.target.name} predicted from {names}, all scaled to [-1, 1]."
 
     def rows(self, generator: np.random.Generator) -> RegressionData:
-        """In random order: folds are contiguous, and the order must not depend on the rows."""
+        """Return the rows in random order, because folds are contiguous and must not depend on the rows."""
         scaled = self.table.scaled([*self.inputs, self.target])
         scaled = scaled[generator.permutation(len(scaled))]
         return RegressionData(scaled[:, :-1], scaled[:, -1])
@@ -153,7 +153,7 @@ def _tables(
 
 
 def _refuse_budgets(options: Options) -> None:
-    """Refuse budgets of HierA and uses that it cannot have, and losses that no local report has."""
+    """Refuse budgets and uses that HierA cannot have, and losses without a local randomizer."""
     budgets = hiera_labs.levels_asked(options)
     options.single("mu", printed_hiera.PRINTED_MU)
     for epsilon in options.epsilon or hiera_labs.EPSILONS:
@@ -161,7 +161,7 @@ def _refuse_budgets(options: Options) -> None:
 
 
 def _refuse_few(people: int, coordinates: int, epsilons: Sequence[Fraction]) -> None:
-    """Refuse so few people that a fold makes no step, or that a moment of the ridge regression has no reports."""
+    """Refuse too few people: a fold needs a step, and each moment of the ridge regression needs reports."""
     steps = max(printed_sgd.group_size(coordinates, float(epsilon)) for epsilon in epsilons)
     moments = coordinates * (coordinates + 3) // 2
     needed = math.ceil(max(steps, _REPORTS * moments) * FOLDS / (FOLDS - 1))
@@ -173,11 +173,13 @@ def _refuse_few(people: int, coordinates: int, epsilons: Sequence[Fraction]) -> 
         )
 
 
-_REPORTS = 20  # of each moment on average: fewer than two are then drawn once in twenty million
+_REPORTS = 20  # reports per moment on average: fewer than two are then drawn once in twenty million
 
 
 def made(generator: np.random.Generator, people: int, *, signs: bool) -> RegressionData:
-    """People with ten inputs, uniform on [-1, 1] or of -1 and 1; the outcome has variance 0.0547, 0.01 of it noise."""
+    """Return people with ten inputs, uniform on [-1, 1] or of -1 and 1. The outcome has variance 0.0547, 0.01 of it
+    noise.
+    """
     shape = (people, INPUTS)
     inputs = generator.choice([-1.0, 1.0], shape) if signs else generator.uniform(-1, 1, shape)
     weights = generator.uniform(-1, 1, INPUTS)
@@ -225,7 +227,7 @@ def _errors(
 
 
 def _as_published(options: Options) -> bool:
-    """Return whether the made people and HierA's parameters are those of the faithful runs."""
+    """Return whether the simulated people and HierA's parameters are those of the published runs."""
     return options.people in {None, PEOPLE} and options.data is None and options.budgets is None and options.mu is None
 
 
@@ -239,11 +241,11 @@ def _at_equal_loss(
         budgets = tuple(epsilon * level for level in options.budgets or hiera_labs.BUDGETS)
         spent, hiera = graded(budgets, entropy)
         if spent > CEILING:
-            continue  # no other method is made beyond
+            continue  # no other method exists beyond it
         perturbations = {"hiera": hiera} | {
             method: perturb_with(Mean.design(-1, 1, epsilon=Fraction(str(spent)), method=kind), entropy)
             for method, kind in _METHODS.items()
-            if kind is not MeanMethod.OPTIMAL  # which is not found at every epsilon
+            if kind is not MeanMethod.OPTIMAL  # not available at every epsilon
         }
         for method, perturb in perturbations.items():
 
@@ -261,7 +263,7 @@ def _at_equal_loss(
 
 
 def _coefficients(fits: Fits) -> Table:
-    """Return mean and standard deviation of every coefficient over the fits, next to those of the optimum."""
+    """Return mean and standard deviation of every coefficient over the fits, next to the optimum."""
     rows: list[Row] = []
     for (name, method, procedure, epsilon), coefficients in fits.items():
         best = np.mean(fits[name, "none", "optimum", None], axis=0)
@@ -290,9 +292,9 @@ def printed_scores(
     generator: np.random.Generator,
     fitted: list[Floats],
 ) -> printed_sgd.Score:
-    """Run the printed program on these people: 25 fits, scored as printed and on the fold held out.
+    """Run the printed program on the given people: 25 fits, scored as printed and on the held-out fold.
 
-    The coefficients of every fit are added to ``kept``.
+    The coefficients of every fit are appended to ``fitted``.
     """
     group = printed_sgd.group_size(people.inputs.shape[1] + 1, epsilon)
 
@@ -304,7 +306,7 @@ def printed_scores(
 
 
 def _printed(epsilon: Fraction, options: Options) -> Iterator[tuple[str, float | str, printed_sgd.Collector]]:
-    """Yield the printed line-up: what each is called, its real epsilon, and how its reports are collected."""
+    """Yield the printed line-up: the name of each method, its actual epsilon, and the collector of its reports."""
     plain = float(epsilon)
     budgets = [float(epsilon * level) for level in options.budgets or hiera_labs.BUDGETS]
     mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
@@ -352,9 +354,10 @@ def _optimum(rows: RegressionData) -> Floats:
 
 
 def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[float, Perturb]:
-    """HierA for gradients: the level is that of the coordinate's input, the sign that of the gradient.
+    """Return HierA for gradients: the level of a report is that of the coordinate's input, the sign that of the
+    gradient.
 
-    Returns the exact epsilon of the channel from (level, gradient) to (level, sign), and the perturbation.
+    The result is the exact epsilon of the channel from (level, gradient) to (level, sign), and the perturbation.
     """
     rate, depth = attenuation(budgets), len(budgets)
     strength = np.exp([float(budget) for budget in budgets])
@@ -377,7 +380,9 @@ def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[fl
 
 
 def _validated(rows: RegressionData, train: Trainer, fitted: list[Floats]) -> float:
-    """Average the error over the folds, each held out once; the coefficients of every fit are added to ``kept``."""
+    """Return the mean error over the folds, each held out once. Coefficients of every fit are appended to
+    ``fitted``.
+    """
     folds = np.array_split(np.arange(len(rows.outcomes)), FOLDS)
     errors = []
     for held in range(FOLDS):
@@ -399,7 +404,7 @@ def _mse(row: Row) -> float:
 
 
 def lesson(errors: Table) -> str:
-    """State what the table shows about the printed steps."""
+    """Return sentences on the printed steps, from the table."""
     above, among = [], [row for row in errors if row["procedure"] == HELD_OUT]
     for row in among:
         (mean,) = (

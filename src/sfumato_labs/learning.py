@@ -1,9 +1,9 @@
 """Linear regression from local reports: mini-batch gradient descent, and ridge regression from moments.
 
-In gradient descent every person is used once: the collector sends the current coefficients to a group of people, each
-computes the gradient on their own row, clips it to [-1, 1], and reports one coordinate, drawn at random, through a mean
-randomizer.  In ridge regression each person reports one entry, drawn at random, of the products of their own row.
-Both have the randomizer's epsilon for the replacement of a person's whole row.
+Gradient descent uses every person once.  The collector sends the current coefficients to a group of people.  Each
+computes the gradient on their own row, clips it to [-1, 1], and reports one random coordinate through a mean
+randomizer.  In ridge regression each person reports one random product of entries of their own row.  Both have the
+randomizer's epsilon for the replacement of a person's whole row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RegressionData:
     """People's rows: inputs ``(n, d)`` and outcomes ``(n,)``, all within [-1, 1].
 
     Raises:
-        InputError: shapes that do not fit, or a number outside [-1, 1] or missing.
+        InputError: the shapes do not fit, or a number is missing or outside [-1, 1].
     """
 
     inputs: Floats
@@ -52,8 +52,10 @@ class RegressionData:
 
 
 Perturb = Callable[[Floats, NDArray[np.intp], Floats], Floats]
-"""From clipped gradient coordinates ``(n,)``, which coordinate each is ``(n,)``, and the inputs' own values of that
-coordinate ``(n,)``, to unbiased noisy values ``(n,)``; randomizers with graded budgets need the last."""
+"""A function of clipped gradient coordinates, the number of each coordinate, and the input's own value of that
+coordinate, each of shape ``(n,)``.  It returns unbiased noisy values ``(n,)``.  Only randomizers with graded budgets
+need the last argument.
+"""
 
 
 def perturb_with(spec: Mean, entropy: Entropy) -> Perturb:
@@ -74,21 +76,23 @@ def perturb_with(spec: Mean, entropy: Entropy) -> Perturb:
 
 
 def group_size(coordinates: int, epsilon: float) -> int:
-    """People a step: at least 1000, and enough for the noise of sampled coordinates (Nguyen et al. 2016)."""
+    """Return the people per step: at least 1000, and enough for the noise of sampled coordinates (Nguyen et al.
+    2016).
+    """
     return max(math.ceil(2 * coordinates * math.log(max(coordinates, 2)) / epsilon**2), _LEAST_GROUP)
 
 
 def descend(rows: RegressionData, perturb: Perturb, *, group: int, generator: np.random.Generator) -> Floats:
-    """Coefficients ``(d,)`` by one pass of mini-batch gradient descent.
+    """Return coefficients ``(d,)`` from one pass of mini-batch gradient descent.
 
-    The sampled coordinate is scaled by d, the penalty's gradient is ``PENALTY * b``, steps shrink as 1 / sqrt(t), the
-    last, partial group is used, and the result is the average of all iterates.
+    The sampled coordinate is scaled by d.  The gradient of the penalty is ``PENALTY * b``.  Steps shrink as 1 /
+    sqrt(t).  The last, partial group is used, and the result is the average of all iterates.
 
     Args:
-        rows: in random order: the order in which people arrive must not depend on their rows.
+        rows: in random order, because the order of arrival must not depend on the rows.
         perturb: the local randomizer.
-        group: people a step.
-        generator: draws which coordinate each person reports.
+        group: people per step.
+        generator: draws the coordinate that each person reports.
     """
     people, dimension = rows.inputs.shape
     iterates = [np.zeros(dimension)]
@@ -106,13 +110,13 @@ def descend(rows: RegressionData, perturb: Perturb, *, group: int, generator: np
 
 
 def ridge(rows: RegressionData, spec: Mean, *, entropy: Entropy, generator: np.random.Generator) -> Floats:
-    """Coefficients ``(d,)`` of ridge regression from locally private second moments.
+    """Return coefficients ``(d,)`` of ridge regression from locally private second moments.
 
-    Everybody reports one of the products ``x_i x_j`` and ``x_i y`` of their own row, all of which lie in [-1, 1].  The
+    Every person reports one of the products ``x_i x_j`` and ``x_i y`` of their own row; these are in [-1, 1]. The
     penalty is the standard error of a moment times the root of d, which keeps the noisy matrix well conditioned.
 
     Raises:
-        InputError: a moment that fewer than two people reported, or a spec with other bounds than -1 and 1.
+        InputError: fewer than two people reported a moment, or the spec has other bounds than -1 and 1.
     """
     if (spec.low, spec.high) != (-1, 1):
         raise InputError("moments need a mean spec between -1 and 1", culprit=spec)
@@ -138,5 +142,5 @@ def ridge(rows: RegressionData, spec: Mean, *, entropy: Entropy, generator: np.r
 
 
 def mean_squared_error(rows: RegressionData, coefficients: Floats) -> float:
-    """Average squared error of predictions."""
+    """Return the average squared error of predictions."""
     return float(np.mean((rows.outcomes - rows.inputs @ coefficients) ** 2))

@@ -1,7 +1,7 @@
 """Lab ``mondrian``: local recoding of UCI Adult, from the published median cuts to k-member with local search.
 
-The published program is deterministic: ours gives its table to the last digit, so the columns "published" and "as
-printed" are compared for equality.
+The published program is deterministic, and the lab reproduces its table to the last digit. So the columns "published"
+and "as printed" are compared for equality.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CUTTERS: Mapping[str, Cutter] = {
     "greedy": mondrian_cuts.greedy,
 }
 K_MEMBER = "k-member with local search"
-EFFORT = 1  # a sixth of what a release spends: the picture is the same, and the lab takes half a minute
+EFFORT = 1  # a sixth of a release's effort: the picture is the same, and the lab takes half a minute
 PUBLISHED: Mapping[int, tuple[int, float]] = {  # groups and Loss Metric by k
     10: (254, 0.2807992699392837),
     20: (211, 0.2888448951007028),
@@ -42,7 +42,7 @@ PUBLISHED: Mapping[int, tuple[int, float]] = {  # groups and Loss Metric by k
     50: (156, 0.329045286351722),
 }
 PUBLISHED_SECONDS = 4.0
-CODINGS = (("Male", "Female"), ("Female", "Male"))  # the published one first
+CODINGS = (("Male", "Female"), ("Female", "Male"))  # the published coding first
 ORDERS = (("age", "education_num", "gender"), ("age", "gender", "education_num"))
 _TWO = ("age", "education_num")
 
@@ -56,7 +56,7 @@ class PartitionStudy:
     spans: tuple[int, ...]
 
     def losses(self, partition: Partition) -> tuple[float, ...]:
-        """LM of each attribute, in whole numbers until the last division."""
+        """Return the LM of each attribute, in integers until the last division."""
         low, high = partition.boxes(self.space)
         positions = [
             scale.positions[codes].astype(np.int64)
@@ -68,7 +68,7 @@ class PartitionStudy:
 
 
 def run(options: Options) -> LabResult:
-    """Return the published table to the last digit, its extension to gender, and better cuts beside them."""
+    """Return the published table to the last digit, its extension to gender, and better cuts."""
     people = adult(options.data)
     rows = people.complete()
     names, ks = _chosen(options.columns), options.k or KS
@@ -136,7 +136,7 @@ def _notes(rows: Published, names: Sequence[str], gender: Table) -> tuple[str, .
 
 
 def lesson(gender: Table) -> str:
-    """State what the table shows about codes: the largest change by order and coding at one k."""
+    """Return a sentence on codes: the largest change by order and coding at one k."""
     printed = [row for row in gender if row["method"] == "published"]
     by_k: dict[object, list[Row]] = {}
     for row in printed:
@@ -197,7 +197,7 @@ def study(
 
 
 def cut(space: Space, cutter: Cutter, k: int) -> Partition:
-    """Mondrian with classes of at least k rows."""
+    """Return Mondrian's classes of at least k rows."""
     return mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
 
 

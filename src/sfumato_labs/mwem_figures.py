@@ -1,4 +1,4 @@
-"""The published pictures of MWEM, for every epsilon: bars, both curves, heat maps, differences; and errors."""
+"""The published pictures of MWEM for every epsilon (bars, curves, heat maps, differences), and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SYNTHETIC = ("printed", "mwem", "auto")
 
 
 def bars(counts: Table, first: str) -> Plot:
-    """Real and synthetic counts along the first attribute, side by side, a panel for each epsilon."""
+    """Plot real and synthetic counts along the first attribute, side by side, one panel per epsilon."""
     panels = [
         charts.bars(
             charts.tall(rows, {name: name for name in ("real", *SYNTHETIC)}, key="table", value="people"),
@@ -29,7 +29,7 @@ def bars(counts: Table, first: str) -> Plot:
 
 
 def curves(counts: Table, first: str) -> Plot:
-    """Return the real and the printed curve along the first attribute, and the honest one, a panel for each epsilon."""
+    """Plot the real, the printed and the honest curve along the first attribute, one panel per epsilon."""
     panels = [
         charts.lines(
             charts.tall(rows, {name: name for name in ("real", "printed", "auto")}, key="table", value="people"),
@@ -45,7 +45,7 @@ def curves(counts: Table, first: str) -> Plot:
 
 
 def differences(counts: Table, first: str) -> Plot:
-    """Synthetic minus real counts along the first attribute, a panel for each epsilon."""
+    """Plot synthetic minus real counts along the first attribute, one panel per epsilon."""
     panels = []
     for epsilon, rows in _along(counts, first).items():
         minus = [
@@ -72,7 +72,7 @@ def differences(counts: Table, first: str) -> Plot:
 
 
 def heat_maps(counts: Table, first: str, second: str) -> Plot:
-    """Real beside printed cells, and their difference, a row for each epsilon."""
+    """Plot real and printed cells, and their difference, one row per epsilon."""
     most = max(max(_people(row, "real"), _people(row, "printed")) for row in counts)
     limit = max(abs(_people(row, "printed") - _people(row, "real")) for row in counts) or 1.0
     panels = []
@@ -92,7 +92,7 @@ def heat_maps(counts: Table, first: str, second: str) -> Plot:
 
 
 def errors(rows: Table) -> Plot:
-    """Mean absolute error of every method by epsilon, both on logarithmic axes."""
+    """Plot the mean absolute error of every method by epsilon, both on logarithmic axes."""
     chart = charts.lines(
         rows,
         ChartAxis(column="epsilon", title="epsilon", log=True),
@@ -119,7 +119,7 @@ def _cells(rows: Sequence[Row], first: str, second: str, *, title: str, limits: 
 
 
 def _along(counts: Table, first: str) -> dict[float, list[Row]]:
-    """By epsilon, the counts summed over the other attributes."""
+    """Return the counts by epsilon, summed over the other attributes."""
     merged: dict[float, dict[object, dict[str, str | float]]] = {}
     for row in counts:
         place = merged.setdefault(float(row["epsilon"] or 0), {}).setdefault(row[first], {first: str(row[first])})

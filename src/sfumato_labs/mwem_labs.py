@@ -42,14 +42,14 @@ from sfumato_labs.published_tables import read, refuse_own
 
 EPSILONS = tuple(Fraction(text) for text in ("0.1", "1", "5", "10"))
 MEASURES = ("max_error", "min_error", "mean_squared_error", "mean_error")
-RELEASES = 20  # of the methods that take no time, in every run: their errors at large epsilon are rare events
+RELEASES = 20  # releases per run of fast methods, because large errors at large epsilon are rare
 REPEATED = f"In each run, histogram and auto release {RELEASES} tables, whose errors are averaged."
 TWENTY = "printed, 20 repetitions"
 RUNS = 10
 _PUBLIC = "private; the row count is public"
 _NAMES = ("age", "satisfaction")
 _QUERIES = 400
-_MOST_CELLS, _MOST_NUMBERS = 4096, 20_000_000  # the latter of cells, rounds and runs together
+_MOST_CELLS, _MOST_NUMBERS = 4096, 20_000_000  # the second limit is for the product of cells, rounds and runs
 _BUNDLED = "the bundled counts of child mental health, as published"
 
 Floats = NDArray[np.float64]
@@ -57,17 +57,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One of the published set-ups.
+    """One of the published experiments.
 
     Attributes:
         name: of the lab.
-        note: what it runs on.
+        note: names the data.
         domain: the attributes whose cells are published.
         counts: true counts, shape ``(cells,)``.
         workload: draws the queries of a run.
-        printed: the printed programs by the name of their row; the first is the one that was published.
+        printed: the printed programs by the name of their row; the first is the published one.
         flaws: of the printed program.
-        published: whether the published figures belong next to these counts and this schedule.
+        published: True if the published figures apply to these counts and this schedule.
     """
 
     name: str
@@ -81,18 +81,18 @@ class Experiment:
 
     @property
     def program(self) -> Printed:
-        """The program that was published."""
+        """The published program."""
         return next(iter(self.printed.values()))
 
     @property
     def schedule(self) -> Schedule:
-        """Honest MWEM runs as long."""
+        """The schedule of honest MWEM, of the same length."""
         return Schedule(rounds=self.program.rounds, repetitions=self.program.repetitions)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Errors, queries that were drawn again, and the synthetic counts of the last run by method and epsilon."""
+    """Errors, repeated queries, and the synthetic counts of the last run by method and epsilon."""
 
     errors: Table
     again: Table
@@ -130,7 +130,7 @@ def outcome_of(experiment: Experiment, options: Options) -> Outcome:
 
 
 def _refuse_large(experiment: Experiment, runs: int) -> None:
-    """All runs of a printed program advance together, each with its measured queries; every cell is in the figures."""
+    """Refuse too many numbers: all runs of a printed program advance together, and every cell is in the figures."""
     cells = experiment.domain.size
     if cells > _MOST_CELLS or cells * experiment.program.rounds * runs > _MOST_NUMBERS:
         raise InputError(
@@ -150,7 +150,7 @@ def _published_rows(name: str, epsilons: tuple[Fraction, ...]) -> list[Row]:
 
 
 def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
-    """Return every procedure's stated loss, its loss if its selection were sound, and its real loss."""
+    """Return every procedure's stated loss, its loss with honest selection, and its actual loss."""
     rows: list[Row] = []
     for exact in epsilons:
         epsilon, half = float(exact), float(exact) / 2
@@ -186,7 +186,7 @@ def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
 
 
 class _Simulation:
-    """The mechanisms of a vault without the rest of it: what a method finds is not stored."""
+    """The mechanisms of a vault without its storage: results are not stored."""
 
     def __init__(self, vault: SimulatedVault) -> None:
         self._vault = vault
@@ -222,7 +222,7 @@ class _Simulation:
 def _honest(
     experiment: Experiment, vault: SimulatedVault, workloads: list[Workload], epsilon: Fraction
 ) -> dict[str, list[Floats]]:
-    """Synthetic counts by method, for each run: shape ``(releases, cells)``."""
+    """Return synthetic counts by method, for each run: shape ``(releases, cells)``."""
     loss = Epsilon(epsilon)
     total = PublicTotal(int(experiment.counts.sum()))
     simulation = _Simulation(vault)
@@ -249,20 +249,22 @@ def _printed(
     epsilons: tuple[Fraction, ...],
     random: np.random.Generator,
 ) -> dict[Fraction, tuple[list[Floats], float]]:
-    """Return a printed program at every epsilon, all runs at once: tables of the runs, and draws of a measured query a
+    """Run a printed program at every epsilon, all runs at once. Return tables of the runs, and repeated queries per
     run.
     """
     matrices = np.array([workload.matrix(experiment.domain) for workload in workloads], dtype=np.float64)
     queries = np.tile(matrices, (len(epsilons), 1, 1))
     nominal = np.repeat([float(epsilon) for epsilon in epsilons], len(workloads))
     ended = printed_mwem.run(program, experiment.counts.astype(np.float64), queries, nominal, random)
-    parts = [list(part[:, None]) for part in np.split(ended.weights, len(epsilons))]  # one release a run
+    parts = [list(part[:, None]) for part in np.split(ended.weights, len(epsilons))]  # one release per run
     again = [float(part.mean()) for part in np.split(ended.again, len(epsilons))]
     return dict(zip(epsilons, zip(parts, again, strict=True), strict=True))
 
 
 def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floats]) -> Floats:
-    """Largest, smallest, mean squared and mean absolute error over the queries, of each run: shape ``(runs, 4)``."""
+    """Return the largest, smallest, mean squared and mean absolute error over the queries per run: shape ``(runs,
+    4)``.
+    """
     results = []
     for workload, table in zip(workloads, tables, strict=True):
         matrix = workload.matrix(experiment.domain).T.astype(np.float64)
@@ -275,7 +277,7 @@ def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floa
 def _row(
     method: str, epsilon: Fraction, figures: tuple[float | None, ...], runs: int | None, spread: float | None = None
 ) -> Row:
-    """``spread`` is the standard deviation of the mean error between runs."""
+    """Return a row of figures; ``spread`` is the standard deviation of the mean error between runs."""
     means = dict(zip(MEASURES, figures, strict=True))
     return {"method": method, "epsilon": float(epsilon), **means, "mean_error_sd": spread, "runs": runs}
 
@@ -359,7 +361,7 @@ def _notes(experiment: Experiment, outcome: Outcome, runs: int) -> tuple[str, ..
 
 
 def lesson(errors: Table) -> str:
-    """How the printed program, honest MWEM and noise on the cells compare, from the table."""
+    """Return sentences that compare the printed program, honest MWEM and noise on the cells."""
     sentences = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in errors):
         mean = {row["method"]: float(row["mean_error"] or 0) for row in errors if row["epsilon"] == epsilon}
@@ -393,7 +395,7 @@ def _summary(errors: Table) -> Table:
 
 
 def _better(cells: float, mwem: float) -> str:
-    """Which honest procedure errs less."""
+    """Return a clause that names the honest procedure with the smaller error."""
     if cells < mwem:
         return "noise on the cells themselves beats MWEM"
     return "MWEM beats noise on the cells themselves" if mwem < cells else "MWEM errs as much as noise on the cells"
@@ -403,7 +405,7 @@ def _better(cells: float, mwem: float) -> str:
 
 TITLE_1D = "MWEM in one dimension: sixty ranges of age over a million children"
 TITLE_2D = "MWEM in two dimensions: rectangles of age and satisfaction over a million children"
-RUNS_1D = 100  # as the source
+RUNS_1D = 100  # as in the source
 
 
 def run_1d(options: Options) -> LabResult:
@@ -445,13 +447,13 @@ def run_2d(options: Options) -> LabResult:
 
 
 def _as_published(options: Options) -> bool:
-    """Return whether data, queries and schedule are those of the source."""
+    """Return whether data, queries and schedule are as in the source."""
     varied = (options.data, options.queries, options.rounds, options.repetitions)
     return all(each is None for each in varied)
 
 
 def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]:
-    """Return the lab's data: the published counts, or columns of whole numbers of the table of ``--data``."""
+    """Return the lab's data: the published counts, or integer columns of the table of ``--data``."""
     if options.data is None:
         if options.columns is not None:
             raise InputError("--columns are those of the table of --data", culprit="columns")
@@ -480,7 +482,7 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
 
 
 def _ranges(options: Options, domain: Domain) -> Callable[[np.random.Generator], Workload]:
-    """Return the published ranges, or as many distinct ones as are asked for, drawn as the rectangles are."""
+    """Return the published ranges, or the requested number of distinct ones, drawn like the rectangles."""
     (name,) = domain.names
     rounds = options.rounds or 30
     if options.data is None and options.queries is None:

@@ -1,6 +1,6 @@
-"""The textbook chapter's programs for synthetic data, as printed.  Not private: see ``FLAWS``.
+"""The textbook chapter's programs for synthetic data, as printed.  They are not private: see ``FLAWS``.
 
-Source: Near and Abuah, Programming Differential Privacy, chapter Synthetic Data.
+The source is Near and Abuah, Programming Differential Privacy, chapter Synthetic Data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLAWS = (
 )
 
 
-# percent errors that the first and the second edition of the chapter print, each from one run on its copy of the table
+# percent errors in the first and the second edition of the chapter, each from one run on its copy of the table
 PUBLISHED: Mapping[tuple[str, str], tuple[float, float]] = {
     ("21 <= age < 33", "printed histogram"): (0.0836, 0.016452),
     ("30 <= age < 31", "printed histogram"): (0.0159, 0.1710780390938941),
@@ -45,11 +45,11 @@ class Chapter:
     epsilon: float
 
     def histogram(self) -> Floats:
-        """Noisy count of every age: shape ``(ages,)``."""
+        """Return a noisy count of every age: shape ``(ages,)``."""
         return self._noisy(self.counts.sum(axis=1))
 
     def direct(self, answer: int) -> float:
-        """One answer with noise of its own."""
+        """Return one answer with its own noise."""
         return float(answer + self.random.laplace(0, 1 / self.epsilon))
 
     def charged_rows(self) -> int:
@@ -57,16 +57,16 @@ class Chapter:
         return int(self.counts.sum() + self.random.laplace(0, 1 / self.epsilon))
 
     def sample(self, noisy: Floats, rows: int) -> Integers:
-        """Return counts of a sample drawn row by row from clipped and normalised noisy counts, in their shape."""
+        """Return counts of a sample drawn row by row from clipped and normalized noisy counts, in their shape."""
         return self.random.multinomial(max(rows, 0), normalised(noisy).ravel()).reshape(noisy.shape)
 
     def two_way(self) -> Floats:
-        """Noisy counts of age by occupation over the values that occur; the others stay at zero."""
+        """Return noisy counts of age by occupation over the values that occur; the others stay zero."""
         occurs = self.counts.any(axis=1, keepdims=True) & self.counts.any(axis=0, keepdims=True)
         return np.where(occurs, self._noisy(self.counts), 0.0)
 
     def one_way_sample(self) -> Integers:
-        """Two columns sampled from their own histograms and put side by side: counts of age by occupation."""
+        """Return counts of age by occupation after sampling both columns from their own histograms."""
         rows = self.charged_rows()
         drawn = []
         for axis in (1, 0):
@@ -76,7 +76,7 @@ class Chapter:
         return np.bincount(cells, minlength=self.counts.size).reshape(self.counts.shape)
 
     def two_way_sample(self) -> Integers:
-        """Both columns sampled from their joint table: counts of age by occupation."""
+        """Return counts of age by occupation after sampling both columns from their joint table."""
         return self.sample(self.two_way(), self.charged_rows())
 
     def _noisy(self, counts: Integers) -> Floats:
@@ -84,9 +84,9 @@ class Chapter:
 
 
 def normalised(noisy: Floats) -> Floats:
-    """Noisy counts as probabilities: what is below zero is cut off, and where nothing is left all are alike."""
+    """Return noisy counts as probabilities.  Negative counts become zero; if none is positive, all are equal."""
     clipped = np.clip(noisy, 0, None)
-    if not clipped.any():  # of a handful of rows
+    if not clipped.any():  # in a table of few rows
         clipped = np.ones(clipped.shape)
     probabilities: Floats = clipped / clipped.sum()
     return probabilities

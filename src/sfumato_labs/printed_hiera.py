@@ -1,8 +1,8 @@
 """The HierA study's mechanisms for a mean as printed, in floating point, for simulation only.
 
-None of these is fit for a release: floating-point noise gives inputs away, HierA's budgets are not its guarantee, and
-multi-level Laplace noise, whose scale depends on the value, has no finite epsilon at all.  Nothing here is shared with
-the library, which is held against it.
+None of these is fit for a release.  Floating-point noise reveals inputs, and HierA's budgets are not its guarantee.
+Multi-level Laplace noise has no finite epsilon, because its scale depends on the value.  The module shares no code with
+the library, which is compared with it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ _HYBRID_FROM = 0.61
 
 
 def harmony(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """One bit a value (Duchi et al.; Harmony, Nguyen et al. 2016)."""
+    """Report one bit per value (Duchi et al.; Harmony, Nguyen et al. 2016)."""
     rate = math.tanh(epsilon / 2)
     return np.where(generator.random(values.size) < (1 + values * rate) / 2, 1 / rate, -1 / rate)
 
 
 def piecewise(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """Return the piecewise mechanism (Wang et al. 2019, Algorithm 2)."""
+    """Report values by the piecewise mechanism (Wang et al. 2019, Algorithm 2)."""
     root = math.exp(epsilon / 2)
     bound = (root + 1) / (root - 1)
     left = (bound + 1) / 2 * values - (bound - 1) / 2
     near = generator.random(values.size) < root / (root + 1)
     inner = left + generator.random(values.size) * (bound - 1)
-    outer = generator.random(values.size) * (bound + 1) - bound  # the line without the window, closed up
+    outer = generator.random(values.size) * (bound + 1) - bound  # the line without the window, joined
     outer += np.where(outer >= left, bound - 1, 0)
     return np.where(near, inner, outer)
 
 
 def hybrid(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """Return the hybrid mechanism (Wang et al. 2019): piecewise with probability 1 - e^(-epsilon/2), else one bit."""
+    """Report values by the hybrid mechanism (Wang et al. 2019): piecewise with probability 1 - e^(-epsilon/2), else one
+    bit.
+    """
     if epsilon <= _HYBRID_FROM:
         return harmony(values, epsilon, generator)
     pieces = generator.random(values.size) < 1 - math.exp(-epsilon / 2)
@@ -51,17 +53,19 @@ def hybrid(values: Floats, epsilon: float, generator: np.random.Generator) -> Fl
 
 
 def laplace(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
-    """Laplace noise of scale 2 / epsilon."""
+    """Add Laplace noise of scale 2 / epsilon."""
     return values + generator.laplace(0, 2 / epsilon, values.size)
 
 
 def multi_laplace(values: Floats, budgets: Sequence[float], generator: np.random.Generator) -> Floats:
-    """Laplace noise with the budget of the value's own level.  Its epsilon is infinite: the scale shows the level."""
+    """Add Laplace noise with the budget of the value's own level.  Its epsilon is infinite, because the scale shows the
+    level.
+    """
     return values + generator.laplace(0, 2 / np.array(budgets)[levels(values, len(budgets))])
 
 
 def levels(values: Floats, depth: int) -> Integers:
-    """Level of each value from 0, of ``depth`` levels of equal width."""
+    """Return the level of each value from 0, for ``depth`` levels of equal width."""
     ends = np.array(ENDS) if depth == len(ENDS) + 1 else np.linspace(-1, 1, depth + 1)[1:-1]
     return np.searchsorted(ends, values, side="right")
 
@@ -69,7 +73,8 @@ def levels(values: Floats, depth: int) -> Integers:
 def local_reports(
     values: Floats, level: Integers, budgets: Sequence[float], generator: np.random.Generator
 ) -> tuple[Integers, Integers]:
-    """LHP: a level by randomised response with the *true* level's budget, then a sign with the *drawn* level's.
+    """Draw LHP reports: a level by randomized response with the *true* level's budget, then a sign with the *drawn*
+    level's.
 
     Returns:
         Levels from 0 and signs of 1 or -1, shapes ``(people,)``.
@@ -96,15 +101,16 @@ def collected(
     mu: int = PRINTED_MU,
     zeros: Integers | int = 0,
 ) -> Floats:
-    """Return the printed collector: PLC, every report used ``mu`` times, true signs of every level clamped, all pooled.
+    """Return the printed collector's means: PLC, every report used ``mu`` times, true signs of every level clamped,
+    pooled.
 
     Args:
         counts: reports by level and sign, shape ``(..., levels, 2)``.
         budgets: of the levels, the largest first.
         generator: of the simulation.
         mu: uses of a report.
-        zeros: people of the last level with a value of 0, who sent nothing, shape ``(...)``: they are copied as
-            reports are, and count in the denominator only.
+        zeros: people of the last level with a value of 0, who sent nothing, shape ``(...)``.  They are copied like
+            reports, and count in the denominator only.
 
     Returns:
         Means, shape ``(...)``.
@@ -130,6 +136,6 @@ def collected(
 
 
 def hiera(values: Floats, budgets: Sequence[float], generator: np.random.Generator, *, mu: int = PRINTED_MU) -> float:
-    """Return the mean of values as HierA estimates it, as printed: mu = 2, clamped."""
+    """Return HierA's estimate of the mean of values, as printed: mu = 2, clamped."""
     drawn, signs = local_reports(values, levels(values, len(budgets)), budgets, generator)
     return float(collected(level_counts(drawn, signs, len(budgets)), budgets, generator, mu=mu))

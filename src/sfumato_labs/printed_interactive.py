@@ -1,8 +1,9 @@
-"""The four printed programs of interactive publishing, with their generator and sampler.  None is private: ``FLAWS``.
+"""The four printed programs of interactive publishing, with their generator and sampler.  None is private: see
+``FLAWS``.
 
 They reproduce the printed histogram to its last digit, once the seeds are recovered from it: see :func:`seeds_left`.
 Every other program takes its seeds from the C library's ``rand``, which it seeds with the clock.  The clocks of the
-printed runs are ``RECORDS_CLOCK`` and ``CLOCKS``.  Whoever knows the second of a run knows every noise in it.
+printed runs are ``RECORDS_CLOCK`` and ``CLOCKS``.  Anyone who knows the second of a run knows all of its noise.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Integers = NDArray[np.int64]
 
 THRESHOLD = 55
 SEEDS = 10_000
-SPLIT = 20  # the number of queries that the third program divides epsilon by, however many are asked
+SPLIT = 20  # the third program divides epsilon by this number, for any number of queries
 _MULTIPLIER, _STATES = 2045, 1 << 20
 _HALF = 0.5
 _DECIMALS = 6
@@ -26,7 +27,7 @@ _RAND_LAG, _RAND_SHORT_LAG, _RAND_DROPPED = 31, 3, 313  # of the C library's add
 
 RECORDS = (182, 181)  # rows of the source's table and of its neighbor
 LOSSES = (10.0, 0.1)  # epsilon of the printed runs, in their order
-RECORDS_CLOCK = 1_714_231_233  # Unix seconds; the run of the first program
+RECORDS_CLOCK = 1_714_231_233  # Unix seconds of the run of the first program
 CLOCKS: Mapping[tuple[str, int], int] = {  # Unix seconds at which each printed run of averages began, by answers
     ("interactive", 50): 1_714_272_459,
     ("interactive", 100): 1_714_272_551,
@@ -64,15 +65,15 @@ FLAWS = {
 
 
 def starts(seeds: Integers) -> Integers:
-    """Return the states that the generator starts in."""
+    """Return the initial states of the generator."""
     return seeds % SEEDS + SEEDS
 
 
 def clock_starts(clocks: Integers, count: int) -> Integers:
-    """Return the states that runs at these clocks start their answers in: shape ``(clocks, count)``.
+    """Return the states from which runs at these clocks start their answers: shape ``(clocks, count)``.
 
-    The source seeds the C library's ``rand`` with the Unix time and takes one number for each answer.  ``rand`` adds
-    its numbers 3 and 31 steps back, modulo 2^32, drops the first 313 and returns all bits but the lowest.
+    The source seeds the C library's ``rand`` with the Unix time and takes one number per answer.  ``rand`` adds its
+    numbers 3 and 31 steps back, modulo 2^32.  It drops the first 313 and returns all bits except the lowest.
     """
     first = [clocks.astype(np.int64)]
     for _ in range(_RAND_LAG - 1):
@@ -88,7 +89,7 @@ def clock_starts(clocks: Integers, count: int) -> Integers:
 def uniforms(started: Integers, count: int) -> Floats:
     """Return the next ``count`` numbers of the generator from each of these states: shape ``(states, count)``.
 
-    s becomes (2045 s + 1) mod 1048576 and gives s / 1048576; nothing is thrown away first, and 0 happens.
+    s becomes (2045 s + 1) mod 1048576 and gives s / 1048576.  No number is dropped first, and 0 occurs.
     """
     cycle, place = _cycle()
     steps = (place[started][:, None] + np.arange(1, count + 1)) % _STATES
@@ -97,10 +98,10 @@ def uniforms(started: Integers, count: int) -> Floats:
 
 
 def noise(started: Integers, count: int, scale: float) -> Floats:
-    """Return the printed sampler, ``count`` times from each state: shape ``(states, count)``.
+    """Run the printed sampler, ``count`` times from each state: shape ``(states, count)``.
 
-    From two numbers u1 and u2 it makes scale (ln(2 u1) + u2) where u1 < 1/2, and u2 - scale ln(2 (1 - u1)) otherwise.
-    Its mean is scale/4 + 1/4 and its standard deviation about 1.27 scale; a right one has 0 and 1.41 scale.
+    From two numbers u1 and u2 it makes scale (ln(2 u1) + u2) if u1 < 1/2, and u2 - scale ln(2 (1 - u1)) otherwise.  Its
+    mean is scale/4 + 1/4 and its standard deviation about 1.27 scale; a correct sampler has 0 and 1.41 scale.
     """
     sized, fixed = _parts(started.tobytes(), count)
     return scale * sized + fixed
@@ -120,34 +121,37 @@ def _parts(started: bytes, count: int) -> tuple[Floats, Floats]:
 def noisy_records(
     values: Sequence[int], scale: float, started: Integers, *, threshold: int = THRESHOLD
 ) -> tuple[Integers, Floats]:
-    """How many records reach the threshold with their noise, and the last record's noise: shapes ``(states,)``."""
+    """Count the records that reach the threshold with noise.  Return counts and the last record's noise: shapes
+    ``(states,)``.
+    """
     drawn = noise(started, len(values), scale)
     return (np.array(values) + drawn >= threshold).sum(axis=1), drawn[:, -1]
 
 
 def noisy_buckets(counts: Sequence[int], epsilon: float, start: int) -> tuple[float, ...]:
-    """Noise of scale 1/epsilon on every bucket of a histogram, as printed with six decimals."""
+    """Add noise of scale 1/epsilon to every bucket of a histogram, as printed with six decimals."""
     drawn = noise(np.array([start]), len(counts), 1 / epsilon)[0]
     return tuple(round(count + float(more), _DECIMALS) for count, more in zip(counts, drawn, strict=True))
 
 
 def answers(values: Sequence[int], scale: float, started: Integers, *, threshold: int = THRESHOLD) -> Floats:
-    """Answers of the interactive programs: noisy records counted, and the last record's noise, with six decimals.
+    """Return answers of the interactive programs: noisy records counted, plus the last record's noise, with six
+    decimals.
 
-    The third program has the scale 20 / epsilon, the improved one n / epsilon for n questions.
+    The third program has the scale 20 / epsilon, the improved one n / epsilon for n queries.
     """
     counts, last = noisy_records(values, scale, started, threshold=threshold)
     return np.round(counts + last, _DECIMALS)
 
 
 def seeds_left(answer: float, scale: float, *, draws: int, most: int) -> dict[int, int]:
-    """Return the states that one answer with six decimals leaves possible, each with the count that it then stands for.
+    """Return the states that fit one answer with six decimals, each with its count.
 
     Args:
         answer: as printed.
         scale: of the noise.
-        draws: how many noises the program draws, of which the last is in the answer.
-        most: the largest count that there can be.
+        draws: number of noises that the program draws; the last one is in the answer.
+        most: the largest possible count.
     """
     every = starts(np.arange(SEEDS))
     last = noise(every, draws, scale)[:, -1]
@@ -159,7 +163,7 @@ def seeds_left(answer: float, scale: float, *, draws: int, most: int) -> dict[in
 
 @cache
 def _cycle() -> tuple[Integers, Integers]:
-    """All states in the order in which the generator visits them from 0, and the place of each."""
+    """Return all states in the order in which the generator visits them from 0, and the position of each."""
     states, factor, shift = np.zeros(1, dtype=np.int64), _MULTIPLIER, 1
     while states.size < _STATES:
         states = np.concatenate([states, (factor * states + shift) % _STATES])

@@ -1,7 +1,7 @@
-"""MWEM as the lab report's programs do it, many runs at once.  Not private: see ``FLAWS``.
+"""MWEM as in the lab report's programs, many runs at once.  It is not private: see ``FLAWS``.
 
-They are kept step by step as printed, down to the order of the replay, because their errors are what is to be
-reproduced; the arithmetic is only arranged so that all runs advance together.
+The programs follow the print step by step, down to the order of the replay, because their errors are to be reproduced.
+Only the arithmetic is rearranged, so that all runs advance together.
 """
 
 from __future__ import annotations
@@ -72,25 +72,25 @@ CUT_SHORT = (
 )
 
 
-_HARDLY = 1e-9  # the chance that a draw is a new query
+_HARDLY = 1e-9  # the probability that a draw is a new query
 
 
 @dataclass(frozen=True, eq=False)
 class AnswersSoFar:
-    """What was measured so far, of each run: queries of shape ``(runs, measured, cells)`` and their noisy answers."""
+    """The measurements of each run: queries of shape ``(runs, measured, cells)`` and their noisy answers."""
 
     queries: Floats
     answers: Floats
 
 
 Replay = Callable[[Floats, AnswersSoFar, float, int, np.random.Generator], None]
-"""Moves weights of shape ``(runs, cells)`` in place towards the measurements, so many repetitions of them."""
+"""Moves weights of shape ``(runs, cells)`` in place toward the measurements, for a number of repetitions."""
 
 
 def in_order(
     weights: Floats, measured: AnswersSoFar, total: float, repetitions: int, random: np.random.Generator
 ) -> None:
-    """All repetitions in the order of insertion, normalised after every update."""
+    """Make all repetitions in the order of insertion, and normalize after every update."""
     del random
     for _ in range(repetitions):
         for place in range(measured.answers.shape[1]):
@@ -101,7 +101,7 @@ def in_order(
 def cut_short(
     weights: Floats, measured: AnswersSoFar, total: float, repetitions: int, random: np.random.Generator
 ) -> None:
-    """One repetition in shuffled order and one normalisation, whatever ``repetitions`` says."""
+    """Make one repetition in shuffled order and one normalization, for any ``repetitions``."""
     del repetitions
     runs, count = measured.answers.shape
     order = np.argsort(random.random((runs, count)), axis=1)
@@ -114,7 +114,7 @@ def cut_short(
 
 @dataclass(frozen=True)
 class Printed:
-    """The constants of a printed program: ``halved`` tells that its Laplace scale is T/epsilon."""
+    """The constants of a printed program.  If ``halved``, its Laplace scale is T/epsilon."""
 
     rounds: int
     repetitions: int
@@ -122,21 +122,21 @@ class Printed:
     replay: Replay
 
     def scale(self, epsilon: float | Floats) -> float | Floats:
-        """Scale of the Laplace noise on a measured answer."""
+        """Return the scale of the Laplace noise on a measured answer."""
         return (1 if self.halved else 2) * self.rounds / epsilon
 
     def selection_loss(self, epsilon: float) -> float:
-        """Return the real loss of selecting: T times epsilon/2T, divided by the divisor of the scores."""
+        """Return the actual loss of selection: T times epsilon/2T, divided by the divisor of the scores."""
         return epsilon / 2 / SCORE_DIVISOR
 
     def measurement_loss(self, epsilon: float) -> float:
-        """Return the real loss of measuring: T answers of sensitivity 1 at the program's scale."""
+        """Return the actual loss of measurement: T answers of sensitivity 1 at the program's scale."""
         return float(self.rounds / self.scale(epsilon))
 
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """Final tables of all runs, shape ``(runs, cells)``, and how often each drew a query again, shape ``(runs,)``."""
+    """Final tables of all runs, shape ``(runs, cells)``, and repeated draws of measured queries, shape ``(runs,)``."""
 
     weights: Floats
     again: Integers
@@ -153,12 +153,12 @@ def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, ran
         random: of the simulation.
 
     Raises:
-        InputError: an epsilon at which the program would not end, or its numbers overflow.
+        InputError: at an epsilon the program would not end, or its numbers overflow.
     """
     runs = np.arange(len(epsilons))
     total = float(counts.sum())
     truth = queries @ counts  # (runs, queries)
-    # as read from the data: from the first to the last cell that anybody is in
+    # derived from the data: from the first to the last nonempty cell
     occupied = np.flatnonzero(counts)
     weights = np.zeros((len(runs), counts.size))
     weights[:, occupied[0] : occupied[-1] + 1] = total / (occupied[-1] - occupied[0] + 1)
@@ -176,8 +176,8 @@ def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, ran
                 "and hardly ever another: name a smaller --epsilon, or fewer --rounds",
                 culprit=float(epsilons[fresh.argmin()]),
             )
-        again += random.geometric(fresh) - 1  # draws that fall on a measured query
-        # the exponential mechanism over the others, by its equivalent with Gumbel noise
+        again += random.geometric(fresh) - 1  # draws of a measured query
+        # the exponential mechanism over the other queries, by its equivalent with Gumbel noise
         chosen = np.where(used, -np.inf, exponents + random.gumbel(size=truth.shape)).argmax(axis=1)
         used[runs, chosen] = True
         taken[:, step] = queries[runs, chosen]
@@ -195,7 +195,7 @@ def run(printed: Printed, counts: Floats, queries: Floats, epsilons: Floats, ran
 
 
 def _update(weights: Floats, query: Floats, answer: Floats, total: float) -> None:
-    """One multiplicative update of every run in place."""
+    """Make one multiplicative update of every run in place."""
     inside = query * weights
     inside *= np.expm1((answer - inside.sum(axis=1)) / (2 * total))[:, None]
     weights += inside

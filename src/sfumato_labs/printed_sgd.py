@@ -1,6 +1,6 @@
-"""Linear regression by locally private gradient descent as the published notebook printed it, flaws included.
+"""Linear regression by locally private gradient descent as printed in the published notebook, including its flaws.
 
-Nothing here is shared with the corrected descent, which is held against it.
+The module shares no code with the corrected descent, which is compared with it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ FLAWS = (
 )
 
 Noise = Callable[[Floats, np.random.Generator], Floats]
-"""From clipped gradient coordinates to noisy ones, shape ``(people,)``."""
+"""Adds noise to clipped gradient coordinates, shape ``(people,)``."""
 
 Collector = Callable[[Floats, Integers, Floats, int, np.random.Generator], Floats]
-"""From a group's clipped gradient coordinates, the coordinate and the own input of each person, shapes ``(people,)``,
-and the number of coordinates, to the mean gradient, shape ``(coordinates,)``."""
+"""Returns the mean gradient, shape ``(coordinates,)``. The arguments are a group's clipped gradient coordinates, the
+coordinate and the own input of each person, shapes ``(people,)``, and the number of coordinates.
+"""
 
 
 def summed(noise: Noise) -> Collector:
-    """Noisy coordinates summed and divided by the size of the group, as printed: no factor d."""
+    """Return a collector that sums noisy coordinates and divides by the size of the group, as printed: no factor d."""
 
     def collect(
         slopes: Floats, coordinate: Integers, own: Floats, width: int, generator: np.random.Generator
@@ -54,7 +55,9 @@ def summed(noise: Noise) -> Collector:
 
 
 def graded(budgets: Sequence[float], mu: int) -> Collector:
-    """HierA: the level is that of the own input; whoever drew another coordinate is a zero of the last level."""
+    """Return HierA's collector. The level is that of the own input; people with another coordinate are zeros of the
+    last level.
+    """
 
     def collect(
         slopes: Floats, coordinate: Integers, own: Floats, width: int, generator: np.random.Generator
@@ -70,14 +73,14 @@ def graded(budgets: Sequence[float], mu: int) -> Collector:
 
 
 def group_size(coordinates: int, epsilon: float) -> int:
-    """People a step."""
+    """Return the people per step."""
     return max(math.ceil(coordinates * math.log(coordinates) / epsilon**2), _LEAST_GROUP)
 
 
 def descend(
     inputs: Floats, outcomes: Floats, collect: Collector, *, group: int, generator: np.random.Generator
 ) -> Floats:
-    """Coefficients of the printed procedure, the intercept first, shape ``(inputs + 1,)``."""
+    """Return coefficients of the printed procedure, the intercept first, shape ``(inputs + 1,)``."""
     x = np.column_stack([np.ones(len(inputs)), inputs])
     width = x.shape[1]
     beta = generator.random(width)
@@ -97,7 +100,7 @@ def descend(
 
 @dataclass(frozen=True)
 class Score:
-    """Mean squared errors of 25 fits: as the notebook scored them, and on the fold that was held out."""
+    """Mean squared errors of 25 fits: as the notebook scored them, and on the held-out fold."""
 
     printed: float
     held_out: float
@@ -106,7 +109,7 @@ class Score:
 def validated(
     inputs: Floats, outcomes: Floats, fit: Callable[[Floats, Floats], Floats], *, rounds: int = FOLDS
 ) -> Score:
-    """Both scores over five contiguous folds, all of them in each of five rounds, as printed."""
+    """Return both scores over five contiguous folds, all of them in each of five rounds, as printed."""
     size = len(outcomes) // FOLDS
     printed: list[float] = []
     held: list[float] = []

@@ -1,7 +1,7 @@
-"""Published tables for labs: read from a path or a database address, or bundled; and what to say about them first.
+"""Published tables for labs, from a path, a database address or the package, with the notes that introduce them.
 
-A table is read through the engine as its distinct rows with their counts, so that a file and a database give the same
-rows in the same order.
+The engine reads a table as its distinct rows with their counts. So a file and a database give the same rows in the same
+order.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from sfumato_labs.lab import NamedColumn, Table
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LARGEST = 1e15  # whole numbers up to there are exact, and nothing that is computed from them overflows
-MOST_VALUES = 10_000  # of a column of whole numbers that is counted value by value
+LARGEST = 1e15  # integers up to this are exact, and sums and products of them do not overflow
+MOST_VALUES = 10_000  # values of an integer column that is counted value by value
 AGES = (17, 90)
 EDUCATION = (1, 16)
-UNKNOWN = ("?", "(other)")  # as the file and the census write it
+UNKNOWN = ("?", "(other)")  # as written in the file and in the census
 MARITAL = {
     "Never-married": "Never-married",
     "Married-civ-spouse": "Married",
@@ -58,13 +58,13 @@ _ADULT_DIGEST = "e71f2492200b9d3f9ecd773de1699536beb8623ea0e00dea14a12795f81cd81
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """Distinct rows of a published table as text, how many people each stands for, and what table it is.
+    """Distinct rows of a published table as text, the number of people in each, and the identity of the table.
 
     Attributes:
-        title: what the first note of a lab calls it; never with a password.
+        title: its name in the first note of a lab, without a password.
         columns: values of each column by its name, all of one length.
         counts: people in each distinct row, shape ``(rows,)``.
-        stand_in: whether it stands for a table that was out of reach.
+        stand_in: True if it replaces a table that was out of reach.
     """
 
     title: str
@@ -74,14 +74,14 @@ class Published:
 
     @property
     def note(self) -> str:
-        """The first note of a lab that runs on it."""
+        """The first note of a lab on this table."""
         return STAND_IN if self.stand_in else f"Runs on {self.title}."
 
     @cached_property
     def is_adult(self) -> bool:
-        """Whether it is UCI Adult's training file, so that published figures belong next to it.
+        """True if it is UCI Adult's training file, so that published figures apply.
 
-        The complete rows decide, over the columns that labs use.
+        The test uses the complete rows over the columns that labs use.
         """
         if any(name not in self.columns for name in ADULT_COLUMNS):
             return False
@@ -97,16 +97,16 @@ class Published:
         return title if self.is_adult else title.replace(ADULT, self.title)
 
     def marked(self, lines: Table) -> Table:
-        """Return lines of an index that name the census if it stands in for the source's table."""
+        """Return lines of an index that name the census if it replaces the source's table."""
         mark = f" (of {CENSUS})" if self.stand_in else ""
         return tuple({**line, "as_printed": f"{line['as_printed']}{mark}"} for line in lines)
 
     def people(self) -> int:
-        """How many rows the table has."""
+        """Return the number of rows of the table."""
         return int(self.counts.sum())
 
     def complete(self) -> Published:
-        """Return the rows that lack no value: 30 162 of the training file of UCI Adult."""
+        """Return the rows without missing values: 30 162 of the training file of UCI Adult."""
         selected = np.ones(len(self.counts), dtype=bool)
         for values in self.columns.values():
             selected &= ~np.isin(np.array(values, dtype=object), UNKNOWN)
@@ -115,14 +115,14 @@ class Published:
         return Published(self.title, columns, self.counts[selected], self.stand_in)
 
     def numeric(self) -> tuple[str, ...]:
-        """Return the columns that hold nothing but numbers, in order."""
+        """Return the columns that contain only numbers, in order."""
         return tuple(name for name, values in self.columns.items() if np.isfinite(_floats(values)).all())
 
     def numbers(self, named: Sequence[NamedColumn]) -> Floats:
-        """Columns of numbers, a row for each person, shape ``(people, columns)``; rows with no number are left out.
+        """Return numeric columns, one row per person, shape ``(people, columns)``; rows without a number are left out.
 
         Raises:
-            TableError: nothing is left, or a column without declared bounds holds numbers that are too large.
+            TableError: no row remains, or numbers of a column without declared bounds are too large.
         """
         parsed = np.column_stack([_floats(self.columns[each.name]) for each in named])
         selected = np.isfinite(parsed).all(axis=1)
@@ -140,10 +140,10 @@ class Published:
         return repeated
 
     def whole_numbers(self, named: Sequence[NamedColumn]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
-        """Columns of whole numbers, shape ``(people, columns)``, and the span of each: its bounds, or that of the data.
+        """Return integer columns, shape ``(people, columns)``, and the span of each: its bounds, or that of the data.
 
         Raises:
-            TableError: a number that is not whole, or nothing is left.
+            TableError: a number is not an integer, or no row remains.
             InputError: a column has too many values to count each of them.
         """
         values = self.numbers(named)
@@ -155,10 +155,9 @@ class Published:
         return values.astype(np.int64), tuple(spans)
 
     def scaled(self, named: Sequence[NamedColumn]) -> Floats:
-        """Return the same, each column scaled from its bounds to [-1, 1].
+        """Return numeric columns, each scaled from its bounds to [-1, 1].
 
-        Bounds that are not declared are read off the data, which a release must not do, and a lab on published data
-        may.
+        Undeclared bounds are taken from the data. A lab on published data may do this; a release must not.
         """
         values = self.numbers(named)
         low, high = values.min(axis=0), values.max(axis=0)
@@ -170,10 +169,10 @@ class Published:
 
 
 def whole_span(column: NamedColumn, values: NDArray[np.number]) -> tuple[int, int]:
-    """Return the first and the last whole number of a column's bounds, or of its values where none are declared.
+    """Return the first and the last integer of a column's bounds, or of its values if no bounds are declared.
 
     Raises:
-        InputError: these are too many to count each of them, or none.
+        InputError: there are too many integers to count each of them, or none.
     """
     low, high = column.bounds or (float(values.min()), float(values.max()))
     least, most = math.ceil(low), math.floor(high)
@@ -187,12 +186,12 @@ def whole_span(column: NamedColumn, values: NDArray[np.number]) -> tuple[int, in
 
 
 def read(source: str, columns: Sequence[str] | None = None) -> Published:
-    """Return a table by its path or database address: these columns, or all.
+    """Read a table by its path or database address: the given columns, or all.
 
     Raises:
-        TableError: it cannot be read or lacks a column.
+        TableError: the table cannot be read or lacks a column.
         EngineError: the database does not answer.
-        InputError: the address is of a kind that is not known.
+        InputError: the kind of address is unknown.
     """
     if columns is not None and len(set(columns)) < len(columns):
         raise InputError(f"a column is named twice: {', '.join(columns)}", culprit=tuple(columns))
@@ -203,10 +202,10 @@ def read(source: str, columns: Sequence[str] | None = None) -> Published:
 
 
 def refuse_own(names: Sequence[str], own: Sequence[str]) -> None:
-    """Refuse a column that is called as one of the lab's own, which stand in the same tables.
+    """Refuse a column with the name of one of the lab's own columns in the same tables.
 
     Raises:
-        InputError: names it.
+        InputError: the message names the column.
     """
     for name in names:
         if name in own:
@@ -217,7 +216,7 @@ def census(columns: Sequence[str] | None = None) -> Published:
     """Return the bundled synthetic census.
 
     Raises:
-        InputError: none is bundled with this installation.
+        InputError: this installation has no bundled census.
     """
     file = resources.files("sfumato.data").joinpath("census.parquet")
     if not file.is_file():
@@ -227,10 +226,10 @@ def census(columns: Sequence[str] | None = None) -> Published:
 
 
 def adult(source: str | None) -> Published:
-    """Return the table that is named, or else UCI Adult as it is fetched, or else the bundled synthetic census.
+    """Return the given table. Default: the downloaded UCI Adult, otherwise the bundled synthetic census.
 
     Raises:
-        TableError: a table was named, and it cannot be read or lacks columns of UCI Adult.
+        TableError: the given table cannot be read or lacks columns of UCI Adult.
     """
     if source is None:
         return fetched()
@@ -245,7 +244,7 @@ def adult(source: str | None) -> Published:
 
 @cache
 def fetched() -> Published:
-    """UCI Adult from its source or the cache, or the census that stands in for it."""
+    """Return UCI Adult from its source or the cache, or the census that replaces it."""
     try:
         table = data.adult()
     except TableError:
@@ -258,7 +257,7 @@ def fetched() -> Published:
 
 
 def tuples(rows: Published, labels: Mapping[str, Sequence[str]]) -> Microdata:
-    """Rows counted over the named columns, coded by these labels."""
+    """Return rows counted over the named columns, coded by the given labels."""
     columns = []
     for name, known in labels.items():
         place = {label: code for code, label in enumerate(known)}
@@ -273,7 +272,7 @@ def tuples(rows: Published, labels: Mapping[str, Sequence[str]]) -> Microdata:
 
 
 def published_hierarchies(rows: Published) -> tuple[Hierarchy, ...]:
-    """Age, gender, race and marital status with the levels of the published experiment."""
+    """Return age, gender, race and marital status with the levels of the published experiment."""
     return (
         intervals("age", *AGES, widths=(5, 10, 20)),
         flat("gender", sorted(set(rows.columns["gender"]))),
@@ -283,13 +282,13 @@ def published_hierarchies(rows: Published) -> tuple[Hierarchy, ...]:
 
 
 def numbers(minimum: int, maximum: int) -> Intervals:
-    """Free intervals of whole numbers."""
+    """Return free intervals of integers."""
     values = range(minimum, maximum + 1)
     return Intervals(tuple(map(str, values)), np.array(values, dtype=np.float64), float(maximum - minimum))
 
 
 def coded(values: Sequence[str]) -> Intervals:
-    """Categories by integer code, in this order."""
+    """Return categories by integer code, in the given order."""
     return Intervals(tuple(values), np.arange(len(values), dtype=np.float64), float(len(values) - 1))
 
 

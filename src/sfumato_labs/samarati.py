@@ -1,7 +1,7 @@
-"""Lab ``samarati``: k-anonymity of UCI Adult by Samarati's search, and what its lowest height costs.
+"""Lab ``samarati``: k-anonymity of UCI Adult by Samarati's search, and the cost of its lowest height.
 
-The published program is deterministic: ours gives its vectors and losses to the last digit, so the columns "published"
-and "as printed" are compared for equality.
+The published program is deterministic, and the lab reproduces its vectors and losses to the last digit. So the columns
+"published" and "as printed" are compared for equality.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RecodingStudy:
     hierarchies: tuple[Hierarchy, ...]
 
     def lattice(self, k: int, allowed: int) -> Lattice:
-        """Return the recodings for one k and number of rows that may be suppressed."""
+        """Return the recodings for one k and one number of rows that may be suppressed."""
         return Lattice(
             Problem(
                 data=self.data,
@@ -65,7 +65,7 @@ class RecodingStudy:
 
 
 def run(options: Options) -> LabResult:
-    """Return the published tables to the last digit, and the least loss beside them."""
+    """Return the published tables to the last digit, next to the least loss."""
     people = adult(options.data)
     rows = people.complete()
     hierarchies = _chosen(published_hierarchies(rows), options.columns)
@@ -159,7 +159,7 @@ def recoded(study: RecodingStudy, k: int, allowed: int) -> Table:
 
 
 def artefact(rows: Table) -> str:
-    """State what the table shows about a looser limit."""
+    """Return a sentence on a looser limit, from the table."""
     worse = [
         (before, after)
         for before, after in pairwise(rows)
@@ -177,7 +177,7 @@ def artefact(rows: Table) -> str:
 
 
 def misled(rows: Table) -> str:
-    """State what the table shows about ranking by heights."""
+    """Return a sentence on ranking by heights, from the table."""
     meaning = "F, the sum of level times hierarchy height, ranks the vectors of one height without computing a loss. "
     wrong = [row for row in rows if row["misled"]]
     if not wrong:
@@ -227,7 +227,7 @@ def _row(study: RecodingStudy, k: int, allowed: int, *, as_published: bool) -> R
 
 
 def losses(lattice: Lattice, vector: Vector) -> tuple[float, ...]:
-    """LM of each attribute: ((rows - m) * loss + m) / rows with m rows suppressed."""
+    """Return the LM of each attribute: ((rows - m) * loss + m) / rows with m rows suppressed."""
     problem = lattice.problem
     classes, published = lattice.safe_classes(vector)
     levels = [hierarchy.levels[level] for hierarchy, level in zip(problem.hierarchies, vector, strict=True)]
@@ -237,7 +237,7 @@ def losses(lattice: Lattice, vector: Vector) -> tuple[float, ...]:
 
 
 def _orders(study: RecodingStudy, k: int, allowed: int) -> Row:
-    """Return the result of each way to choose among the vectors of the lowest height."""
+    """Return the result of each rule for choosing among the vectors of the lowest height."""
     lattice = study.lattice(k, allowed)
     row: dict[str, str | int | float | bool | None] = {"k": k, "max_suppression": allowed}
     for order in TieBreak:
@@ -251,7 +251,7 @@ def _orders(study: RecodingStudy, k: int, allowed: int) -> Row:
 
 
 def _heuristic(study: RecodingStudy, k: int, allowed: int) -> Table:
-    """For each height: the feasible vector that F ranks first, against the one of least loss."""
+    """Return, for each height, the feasible vector that F ranks first and the one of least loss."""
     lattice = study.lattice(k, allowed)
     rows: list[Row] = []
     for height in range(sum(lattice.top) + 1):

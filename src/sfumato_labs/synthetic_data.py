@@ -1,4 +1,6 @@
-"""Lab ``synthetic-data``: the textbook chapter on UCI Adult, as printed and done honestly, beside both its editions."""
+"""Lab ``synthetic-data``: the textbook chapter on UCI Adult, as printed and with honest mechanisms, for both
+editions.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,16 @@ class ChapterStudy:
     vault: SimulatedVault
     random: np.random.Generator
     epsilon: Fraction
-    published: bool  # whether the chapter's figures belong next to this table
+    published: bool  # True if the chapter's figures apply to this table
 
     @property
     def loss(self) -> Epsilon:
-        """What an honest release spends."""
+        """The loss of an honest release."""
         return Epsilon(self.epsilon)
 
     @property
     def names(self) -> tuple[str, str]:
-        """The column of numbers, and that of categories."""
+        """The names of the numeric and of the categorical column."""
         first, second = self.domain.names
         return first, second
 
@@ -75,28 +77,28 @@ class ChapterStudy:
         return histogram(self.vault, loss=self.loss, total=total, attributes=[self.names[0]])
 
     def one_way(self) -> Synthetic:
-        """Both columns for themselves."""
+        """Return both columns, released separately."""
         cliques = [[name] for name in self.names]
         return marginals(self.vault, loss=self.loss, total=COUNT, cliques=cliques)
 
     def two_way(self) -> Synthetic:
-        """Both columns together."""
+        """Return both columns, released together."""
         return marginals(self.vault, loss=self.loss, total=COUNT, cliques=[list(self.names)])
 
     def direct(self, low: int, beyond: int) -> float:
-        """One honest answer."""
+        """Return one honest answer."""
         cells = self.within(low, min(beyond, self._least() + self.counts.shape[0]))
         question = counting(ranges(self.names[0], [(cells.start, cells.stop - 1)]), self.domain)
         (measured,) = self.vault.mechanisms(self.loss).measure([question], self.loss)
         return float(measured.values[0])
 
     def within(self, low: int, beyond: int) -> slice:
-        """Where the numbers from ``low`` to below ``beyond`` are counted."""
+        """Return the slice of the counts of numbers from ``low`` to below ``beyond``."""
         least = self._least()
         return slice(max(low - least, 0), max(beyond - least, 0))
 
     def mean(self, ages: Counts) -> float:
-        """Mean number of counts by number."""
+        """Return the mean number, given counts by number."""
         return float(ages @ (np.arange(ages.size) + self._least()) / max(ages.sum(), 1))
 
     def _least(self) -> int:
@@ -105,7 +107,7 @@ class ChapterStudy:
 
 
 def run(options: Options) -> LabResult:
-    """Every number of the chapter, over many runs, beside what an honest release of the same kind does."""
+    """Return every number of the chapter over many runs, next to an honest release of the same kind."""
     table, domain, counts = _table(options)
     runs, epsilons = options.repeated(RUNS), options.epsilon or (Fraction(1),)
     published = table.is_adult and options.columns is None
@@ -285,7 +287,7 @@ def _compare(
     statistics: Mapping[str, Statistic],
     runs: int,
 ) -> Table:
-    """Every statistic of samples of every method against the true one."""
+    """Compare every statistic of samples of every method with the true one."""
     rows: list[Row] = []
     for method, sample in samples.items():
         drawn = [sample() for _ in range(runs)]
@@ -314,7 +316,7 @@ def _row(study: ChapterStudy, statistic: str, method: str, true: float, answers:
 
 
 def _probability(study: ChapterStudy, runs: int) -> Table:
-    """Return the probability of the first cell by alphabet that anybody is in, which the chapter prints."""
+    """Return the probability of the alphabetically first nonempty cell, which the chapter prints."""
     labels = study.domain[study.names[1]].labels()
     number = int(np.flatnonzero(study.counts.any(axis=1))[0])
     held = [place for place in np.flatnonzero(study.counts[number]).tolist() if labels[place][:1].isalpha()]
@@ -342,12 +344,12 @@ def _cells(release: Synthetic) -> Floats:
 
 
 def _sample_rows(study: ChapterStudy) -> Table:
-    """Five rows as the printed program and an honest release draw them."""
+    """Return five rows from the printed program and from an honest release."""
     numbers, labels = (study.domain[name].labels() for name in study.names)
     drawn = {"printed": study.chapter.two_way_sample(), "honest": study.draw(study.two_way())}
     rows: list[Row] = []
     for table, counts in drawn.items():
-        if not counts.any():  # a handful of rows, all lost in noise
+        if not counts.any():  # few rows, all lost in noise
             continue
         cells = study.random.choice(counts.size, _HEAD, p=counts.ravel() / counts.sum())
         for cell in cells:
@@ -357,7 +359,7 @@ def _sample_rows(study: ChapterStudy) -> Table:
 
 
 def _cross_table(study: ChapterStudy) -> Table:
-    """Return the first lines of the cross table that anybody is in: real, and as both programs release them."""
+    """Return the first nonempty lines of the cross table: real, and as both programs release them."""
     numbers, labels = (study.domain[name].labels() for name in study.names)
     tables = {"real": study.counts, "printed": study.chapter.two_way(), "honest": _cells(study.two_way())}
     head = np.flatnonzero(study.counts.any(axis=1))[:_HEAD].tolist()
@@ -373,7 +375,7 @@ def _cross_table(study: ChapterStudy) -> Table:
 
 
 def _error_by_width(study: ChapterStudy, runs: int) -> Table:
-    """Mean percent error of ranges that start at 30, or at the least number that occurs, by width."""
+    """Return mean percent error of ranges that start at 30, or at the least number that occurs, by width."""
     name = study.names[0]
     size = study.counts.shape[0]
     usual = study.within(_FROM, _FROM + 1)
@@ -447,7 +449,9 @@ def _summary(rows: Table) -> Table:
 
 
 def _ages(study: ChapterStudy) -> Table:
-    """Shares of the rows by age as printed: real, normalised probabilities, a sample, and from the two-way table."""
+    """Return shares of the rows by age as printed: real, normalized probabilities, a sample, and from the two-way
+    table.
+    """
     real, noisy = study.counts.sum(axis=1), study.chapter.histogram()
     shares = {
         "real": real / max(real.sum(), 1),
@@ -463,7 +467,7 @@ def _ages(study: ChapterStudy) -> Table:
 
 
 def _bands(study: ChapterStudy) -> Table:
-    """Rows by bands of ten numbers and by category: real, and as honest one-way and two-way releases keep them."""
+    """Return rows by bands of ten numbers and by category: real, and from honest one-way and two-way releases."""
     name, category = study.names
     labels = study.domain[category].labels()
     numbers = next(iter(study.domain)).labels()

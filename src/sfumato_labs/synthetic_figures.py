@@ -10,7 +10,7 @@ from sfumato_labs.lab import Plot, Row, Table
 
 
 def lesson(widths: Table) -> str:
-    """Draw the effect of wide ranges on a histogram and on a direct answer, from the table of errors by width."""
+    """Return sentences on the effect of wide ranges on a histogram and on a direct answer."""
     narrow, wide = widths[0], widths[-1]
     return (
         f"A range of {wide['width']} values is {wide['histogram_percent']:.2g} % off as a sum of a histogram's cells "
@@ -20,7 +20,7 @@ def lesson(widths: Table) -> str:
 
 
 def ages(rows: Table, name: str) -> Plot:
-    """Shares of rows by age as bars, a panel for each table."""
+    """Plot shares of rows by age as bars, one panel per table."""
     tables = [table for table in rows[0] if table != name]
     most = max(_number(row, table) for row in rows for table in tables)
     panels = [
@@ -41,7 +41,7 @@ def ages(rows: Table, name: str) -> Plot:
 
 
 def widths(rows: Table) -> Plot:
-    """Percent error of a range by its width, as a sum of cells and as one answer."""
+    """Plot the percent error of a range by its width, as a sum of cells and as one answer."""
     series = {"histogram": "histogram_percent", "direct": "direct_percent"}
     chart = charts.lines(
         charts.tall(rows, series, key="method", value="percent"),
@@ -54,7 +54,7 @@ def widths(rows: Table) -> Plot:
 
 
 def heat_maps(rows: Table, name: str, category: str) -> Plot:
-    """Bands of the numbers by category, a panel for each table."""
+    """Plot bands of the numbers by category, one panel per table."""
     first = f"{name}_from"
     tables = [table for table in rows[0] if table not in {first, category}]
     most = max(_number(row, table) for row in rows for table in tables)
@@ -78,7 +78,7 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
 
 
 def _apart(rows: Sequence[Row], table: str) -> float:
-    """Return the share of a table's rows that would have to move for the shares of the real one."""
+    """Return the share of a table's rows that would have to move to match the shares of the real one."""
     own, real = (max(sum(_number(row, each) for row in rows), 1.0) for each in (table, "real"))
     return sum(abs(_number(row, table) / own - _number(row, "real") / real) for row in rows) / 2
 
@@ -88,7 +88,7 @@ def _number(row: Row, column: str) -> float:
 
 
 def method_lesson(statistic: str, method: str) -> str:
-    """Return the lesson of a line of the index."""
+    """Return the lesson for a line of the index."""
     if method.endswith("direct"):
         return "one answer has one noise however wide its range, and every further one costs as much again"
     if method.endswith("histogram"):
