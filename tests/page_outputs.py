@@ -30,7 +30,7 @@ from sfumato.notebook_html import HtmlPage
 EXAMPLE = re.compile(
     r"^```(?P<language>console|python|yaml)\n(?P<block>.*?)^```\n"
     r"(?:\n```output(?P<fence>[^\n]*)\n(?P<output>.*?)^```\n)?"
-    r"(?P<shown>\n<!-- picture[^\n]* -->\n!\[[^\]]*\]\([^)\s]+\)\n)?"
+    r"(?P<shown>\n<!-- picture(?: noise=\S+)? -->\n!\[[^\]]*\]\([^)\s]+\)\n)?"
     r"|^<!-- outputs of (?P<command>[^\n]+) -->\n\n?(?P<table>(?:\|[^\n]*\n)+)",
     re.MULTILINE | re.DOTALL,
 )
@@ -38,7 +38,9 @@ PICTURE = re.compile(
     r"<!-- picture(?: noise=(?P<noise>\S+))?(?: of (?P<source>\S+\.py))? -->\n!\[[^\]]*\]\((?P<file>[^)\s]+\.svg)\)"
 )
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
-MARK = re.compile(r"<title>([^<]+)</title>|<[^>]*aria-label=\"([^\"]+)\"[^>]*aria-roledescription=\"(?:bar|point)\"")
+MARK = re.compile(
+    r"<title>([^<]+)</title>|<[^>]*aria-label=\"([^\"]+)\"[^>]*aria-roledescription=\"(?:bar|point|rule mark)\""
+)
 MASKED = [
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?"), "TIME"),
@@ -97,7 +99,7 @@ def drawing_of(value: object) -> str:
 
 def numbers_of(drawing: str) -> str:
     """Return the labels and numbers of the marks of a drawing as JSON, one mark a line."""
-    marks = [unescape(title or label).strip() for title, label in MARK.findall(drawing)]
+    marks = [unescape(title or label).replace("\N{MINUS SIGN}", "-").strip() for title, label in MARK.findall(drawing)]
     return json.dumps(marks, indent=0, ensure_ascii=False) + "\n"
 
 
