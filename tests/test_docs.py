@@ -244,6 +244,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(builder, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "../how-to/serve/" in (tmp_path / "operate" / "index.html").read_text(encoding="utf-8")
+    unread = [each for each in tmp_path.rglob("*.html") if "```" in each.read_text(encoding="utf-8")]
+    assert unread == [], "a fence that Markdown does not read is shown as text"
     reference = (tmp_path / "reference" / "python" / "sfumato-synthesize" / "index.html").read_text(encoding="utf-8")
     assert 'id="sfumato.synthesize.auto.auto"' in reference
 
