@@ -6,8 +6,8 @@ counted, before a charge.  One conformance suite runs over every adapter (``duck
 has their tuple.
 
 A unit is cut to its bounds by an order that depends on that unit alone (:mod:`bounding`).  Tables of one process are in
-one DuckDB database in memory.  The columns of a single table that questions need are cached as arrays, at most 256 MiB
+one DuckDB database in memory.  The columns of a single table that queries need are cached as arrays, at most 256 MiB
 per table (:mod:`arrays`).  A view over linked tables is SQL over their codes (``views``).  It is encoded when a charged
-release first counts it, and its rows stay in the engine.  A table whose files were written after it was encoded is
-refused before a charge.
+release first counts it, and its rows stay in the engine.  A table is refused before a charge if its files were written
+after it was encoded.
 """

@@ -29,14 +29,14 @@ FromTables = TypeVar("FromTables")
 
 
 class ServedPlaces(Protocol):
-    """The places from which a server opens tables, as its operator named them."""
+    """The places from which a server opens tables, as named by its operator."""
 
     def names(self, place: str) -> bool:
-        """Return whether the operator named a host or a catalogue."""
+        """Return whether the operator named a host or a catalog."""
         ...
 
     def hold(self, path: str) -> bool:
-        """Return whether every file that a path leads to lies in a folder that the operator named."""
+        """Return whether every file behind a path is in a folder that the operator named."""
         ...
 
 
@@ -73,10 +73,10 @@ class EngineAdapter(ABC):
 
     @abstractmethod
     def open(self, source: object, csv: CsvFormat | None, *, empty: bool) -> ProtectedTable:
-        """Open a table; the arguments and errors are those of :func:`sfumato.engine.open.open_table`."""
+        """Open a table; see :func:`sfumato.engine.open.open_table` for arguments and errors."""
 
     def place(self, table: SchemaTable, source: str) -> object:
-        """Return where one table of a schema lies in a source of several tables.
+        """Return the place of one table in a source of several tables.
 
         Raises:
             InputError: the engine opens no such source.
@@ -85,32 +85,32 @@ class EngineAdapter(ABC):
         raise InputError(f"{source.partition(':')[0]} opens single tables; name each table of {table.name}'s schema")
 
     def join(self, tables: Mapping[str, ProtectedTable]) -> JoinEngine | None:
-        """Return what joins tables; None if one of them belongs to another engine, or the engine joins none."""
+        """Return the engine's join of tables; None if a table belongs to another engine, or the engine joins none."""
         del tables
         return None
 
     def path(self, source: str) -> str | None:
-        """Return the path of the files that an address leads to; None if it leads to no files."""
+        """Return the path of the files behind an address; None if there are none."""
         del source
         return None
 
     def location(self, source: str) -> object:
-        """Return server and table that an address leads to, in one spelling; None if it does not show them."""
+        """Return server and table of an address in a canonical form; None if the address does not show them."""
         del source
         return None
 
     def is_several(self, source: str) -> bool:
-        """Return whether an address is of several tables."""
+        """Return whether an address refers to several tables."""
         del source
         return False
 
     def allowed(self, source: str, places: ServedPlaces) -> bool:
-        """Return whether a server may open an address.  A server opens none of an engine that does not say so."""
+        """Return whether a server may open an address.  The default is never."""
         del source, places
         return False
 
     def open_copy(self, place: Path, title: str, csv: CsvFormat, *, empty: bool) -> ProtectedTable | None:
-        """Open what ``write_columns`` wrote to a place; None if another engine wrote it."""
+        """Open the result of ``write_columns`` at a place; None if another engine wrote it."""
         del place, title, csv, empty
         return None
 
@@ -128,15 +128,15 @@ class JoinEngine(Protocol):
         ...
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """Keep the rows of a query over the raw table ``name``, which are looked up by some columns of text.
+        """Store the rows of a query over the raw table ``name``, with look-ups by some columns of text.
 
         Returns:
-            What stands after FROM for them.
+            Their FROM clause.
         """
         ...
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """Materialize the rows of a query over materialized rows."""
+        """Store the rows of a query over materialized rows."""
         ...
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
@@ -147,7 +147,7 @@ class JoinEngine(Protocol):
         """Make something of the raw tables, and name the content of all of them, both of one state of the tables.
 
         Raises:
-            EngineError: a table was written meanwhile.
+            EngineError: a table was written in the meantime.
         """
         ...
 
@@ -155,7 +155,7 @@ class JoinEngine(Protocol):
         """Refuse if materialized rows are lost, or if their files were written later.
 
         Raises:
-            EngineError: either is so; the tables have to be opened again.
+            EngineError: rows are lost, or files changed; the tables have to be opened again.
         """
         ...
 
@@ -169,22 +169,22 @@ _UNBOUNDED = 1 << 40
 
 @dataclass(frozen=True)
 class ViewTable:
-    """Implements :class:`sfumato.engine.port.ProtectedTable` over a view: it has no raw columns, only encoded rows."""
+    """A view as a :class:`sfumato.engine.port.ProtectedTable`: it has no raw columns, only encoded rows."""
 
     engine: JoinEngine
     encoding: RowEncoding
 
     def schema(self) -> tuple[Column, ...]:
-        """None."""
+        """No columns."""
         return ()
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        """Nothing: drafts are made of raw tables."""
+        """Return no profiles, because drafts are made from raw tables."""
         del distinct_limit
         return ()
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """None.
+        """Refuse, because a view has no raw column.
 
         Raises:
             TableError: always.
@@ -192,7 +192,7 @@ class ViewTable:
         raise TableError(f"a view has no raw column {name!r}", culprit=name)
 
     def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
-        """None.
+        """Refuse, because a view has no raw column.
 
         Raises:
             TableError: always.
@@ -201,7 +201,7 @@ class ViewTable:
         raise TableError(f"a view has no raw column {name!r}", culprit=name)
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
-        """Refuse: there is no raw column.
+        """Refuse, because a view has no raw column.
 
         Raises:
             TableError: always.
@@ -218,7 +218,7 @@ class ViewTable:
         raise TableError("a view has no content of its own")
 
     def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
-        """Refuse, as :meth:`content` does."""
+        """Refuse like :meth:`content`."""
         return self.encode(domain), Content(self.content)
 
     def encode(self, domain: Domain) -> Recodable:

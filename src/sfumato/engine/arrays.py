@@ -1,8 +1,8 @@
 """Encoded rows as arrays in this process.
 
-``KeptColumns`` are columns of a table of DuckDB, read from it once and cached while they fit.  The cached columns, and
-whether they fit, follow from the number of rows and from earlier questions.  ``ArrayTable`` is a whole table of codes:
-the engine of simulations, labs and tests.
+``KeptColumns`` are columns of a table of DuckDB, read from it once and cached within a memory limit.  The choice of
+cached columns follows from the number of rows and from earlier queries.  ``ArrayTable`` is a whole table of codes: the
+engine of simulations, labs and tests.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from sfumato.engine.port import Counts, Encoded, SparseTable
 from sfumato.errors import QueryError, TableError
 
 _Codes = NDArray[np.unsignedinteger[Any]]
-Steps = tuple[NDArray[np.int32], NDArray[np.bool_] | None]  # units from the least; which rows have one, None: all
+Steps = tuple[NDArray[np.int32], NDArray[np.bool_] | None]  # units from the minimum; rows with a value, None: all
 
 KEPT_BYTES = 1 << 28
-_SLICE = 1 << 15  # rows at a time, so that what is computed on the way stays in the caches
+_SLICE = 1 << 15  # rows at a time, so that intermediate results stay in the caches
 
 _Array = TypeVar("_Array")
 
 
 class KeptColumns:
-    """Counting over columns in memory.  Every method returns None if the columns that it needs do not fit.
+    """A counter over columns in memory.  Every method returns None if the columns that it needs do not fit.
 
     Args:
-        domain: of the codes.
+        domain: the domain of the codes.
         rows: the number of rows.
         read: fills an array with a column of codes (``c…``) or of numbers (``v…``, NaN for none), by its name, always
             in the same order of rows.
@@ -55,12 +55,12 @@ class KeptColumns:
         self._read = read
         self._arrays: dict[object, Any] = {}
         self._bytes = 0
-        self._lock = threading.RLock()  # two threads that need one column read it once
+        self._lock = threading.RLock()  # so that two threads read a column only once
         _ALL.add(self)
 
     @staticmethod
     def bytes_in_all() -> int:
-        """Bytes that the columns of all tables of this process hold."""
+        """Return the bytes held by the columns of all tables of this process."""
         return sum(each._bytes for each in tuple(_ALL))  # noqa: SLF001  (its own)
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts] | None:
@@ -87,7 +87,7 @@ class KeptColumns:
     ) -> Counts | None:
         """Return sums of k^0 .. k^degree over each cell of ``by``, shape ``(cells, degree + 1)``.
 
-        k is the value in units, rounded half to even and clipped to ``bounds``, less the lower of them.
+        k is the value in units, rounded half to even and clipped to ``bounds``, minus the lower bound.
         """
         steps = self._steps(value, unit, bounds) if self._held({*by} | named(where)) else None
         if steps is None:
@@ -105,7 +105,7 @@ class KeptColumns:
         )
 
     def bins(self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None) -> Counts | None:
-        """Rows of each cell of ``by`` and bin of ``value``, flat."""
+        """Return the number of rows of each cell of ``by`` and bin of ``value``, flat."""
         binned = self._binned(value, tuple(edges)) if self._held({*by} | named(where)) else None
         if binned is None:
             return None
@@ -113,7 +113,7 @@ class KeptColumns:
         if mask is not None:
             binned = binned[mask]
         cells, size = self._cells(by, mask)
-        bins = len(edges)  # with the last for what lies outside
+        bins = len(edges)  # the last is for numbers outside the edges
         key = cells.astype(np.int32) * bins + binned if by else binned
         counts: Counts = totals(key, size * bins).reshape(size, bins)[:, :-1].reshape(-1)
         return counts
@@ -144,7 +144,7 @@ class KeptColumns:
         return np.broadcast_to(mask, (self._rows,))
 
     def _cells(self, by: tuple[str, ...], mask: NDArray[np.bool_] | None) -> tuple[NDArray[np.integer[Any]], int]:
-        """Mixed-radix numbers of the rows' cells, which fit 32 bits, and how many cells there are."""
+        """Return the mixed-radix number of each row's cell, which fits 32 bits, and the number of cells."""
         cells: NDArray[np.integer[Any]] | None = None
         size = 1
         for name in by:
@@ -164,7 +164,7 @@ class KeptColumns:
         codes = self._codes(place)
         if codes is None:
             return None
-        numbers = codes.astype(np.float64)  # as many as there are rows, not cells
+        numbers = codes.astype(np.float64)  # one per row, not per cell
         numbers += attribute.minimum
         if attribute.size > attribute.declared:
             numbers[codes >= attribute.declared] = np.nan
@@ -191,7 +191,7 @@ class KeptColumns:
         numbers, bounds = self._numbers(place), numeric(self._domain, value)
         if numbers is None:
             return None
-        if edges[0] > bounds.minimum or edges[-1] < bounds.maximum:  # a closer look at some values, not to be kept
+        if edges[0] > bounds.minimum or edges[-1] < bounds.maximum:  # rarely repeated, so not cached
             inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
             looked = np.full(self._rows, last, dtype=kind)
             looked[inside] = _bin(numbers[inside], np.array(edges))
@@ -233,7 +233,7 @@ def _fixed(numbers: NDArray[np.float64], unit: Fraction, bounds: tuple[int, int]
 
 
 def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.unsignedinteger[Any]]:
-    """Index of each number's bin, the last closed on both sides; as many as there are bins for those in none."""
+    """Return the index of each number's bin, the last closed on both sides; the number of bins for a number in none."""
     bins = len(edges) - 1
     bin_numbers = np.empty(len(numbers), dtype=np.min_scalar_type(bins))
     width = even_width(edges.tolist())
@@ -244,7 +244,7 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
 
 
 def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the bin of every number by a search among the edges, and for no number the bin after the last."""
+    """Return the bin of every number by a search among the edges; for no number, the number of bins."""
     bins = len(edges) - 1
     places = np.full(len(numbers), bins, dtype=np.int64)
     inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
@@ -253,10 +253,13 @@ def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArra
 
 
 def divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
-    """Bins of one width by division; numbers so near an edge that rounding may decide, or in the last, are searched."""
+    """Return bins of one width by division.
+
+    Numbers in the last bin, or so near an edge that rounding matters, are searched for.
+    """
     bins = len(edges) - 1
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is searched for
-        # an edge, a difference and a quotient are each rounded by half a unit in the last place of numbers no larger
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows go to the search
+        # rounding moves edge, difference and quotient by up to half a unit in the last place each
         doubt = 8 * np.finfo(np.float64).eps * (np.abs(edges).max() / width + bins)
         place = (numbers - edges[0]) / width
         floors = np.floor(place)
@@ -300,9 +303,9 @@ def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArr
 class ArrayTable:
     """An encoded table held as one array of codes, shape ``(rows, attributes)``.
 
-    ``weights`` are the number of people behind each row (one where not given), so that a table known by
-    its counts need not be unrolled.  ``values`` hold clamped numbers, NaN for missing, for sums and bins.
-    Rows carry no ids: whoever declares a unit of several rows has bounded them, and cannot ask for units.
+    ``weights`` are the number of people behind each row (default: one), so that a table known by its counts need not be
+    unrolled.  ``values`` hold clamped numbers, NaN for missing, for sums and bins.  Rows carry no ids: the caller
+    bounds rows for a unit of several rows, and cannot count units.
 
     Raises:
         TableError: codes, weights or values that do not fit the domain or each other.
@@ -333,12 +336,12 @@ class ArrayTable:
 
     @property
     def domain(self) -> Domain:
-        """The domain it was encoded with."""
+        """The domain of the codes."""
         return self._domain
 
     @cached_property
     def version(self) -> str:
-        """Digest of the domain and of the sorted rows, with their weights and values."""
+        """The digest of the domain and of the sorted rows, with their weights and values."""
         numbers = [self._values[name] for name in sorted(self._values)]
         order = np.lexsort([*numbers, self._weights, *self.codes.T])
         digest = hashlib.sha256(f"{self._domain.hash} {sorted(self._values)}".encode())
@@ -347,7 +350,7 @@ class ArrayTable:
         return digest.hexdigest()
 
     def ready(self) -> None:
-        """Refuse nothing: what is in memory is at hand."""
+        """Refuse nothing, because the rows are in memory."""
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: p.Predicate | None = None
@@ -395,12 +398,12 @@ class ArrayTable:
         return Exact(np.zeros(1, dtype=np.int64))
 
     def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
-        """See :meth:`sfumato.engine.port.Encoded.unit_sizes`; here nobody knows whose the rows are."""
+        """See :meth:`sfumato.engine.port.Encoded.unit_sizes`; refused, because rows have no ids here."""
         del of
         raise TableError("rows in memory carry no ids, so their units have no size", culprit=starts)
 
     def derived(self, name: str) -> Encoded:
-        """See :meth:`sfumato.engine.port.Encoded.derived`: nothing is derived of rows without ids."""
+        """See :meth:`sfumato.engine.port.Encoded.derived`: no table is derived from rows without ids."""
         raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
@@ -421,7 +424,7 @@ class ArrayTable:
         self._index(columns)
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """See :meth:`sfumato.engine.port.Encoded.batches`; weighted rows come once for each person."""
+        """See :meth:`sfumato.engine.port.Encoded.batches`; weighted rows occur once for each person."""
         rows = np.repeat(self.codes[:, self._index(attributes)], self._weights, axis=0)
         chunks = (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
         return Exact(
@@ -450,7 +453,7 @@ class ArrayTable:
         return SparseTable(attributes, codes.astype(np.uint64), totals(inverse.ravel(), len(codes), weights[present]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
-        """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""
+        """Return clamped numbers, NaN for missing; an integer attribute without edges is its own code."""
         if value in self._values:
             return self._values[value]
         attribute = self._domain[value]
@@ -460,7 +463,7 @@ class ArrayTable:
         return np.where(codes < attribute.declared, codes + attribute.minimum, np.nan)
 
     def _fixed(self, value: str, unit: Fraction) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Numbers in units, rounded half to even, never past the rounded bounds; and whether there is one."""
+        """Return numbers in units, rounded half to even within the rounded bounds, and a mask of present numbers."""
         numbers = self._numbers(value)
         present = ~np.isnan(numbers)
         steps = np.rint(np.where(present, numbers, 0.0) / float(unit)).clip(*fixed_bounds(self._domain, value, unit))

@@ -26,11 +26,11 @@ from sfumato.engine.encoding import RowEncoding, bin_number, stored_values, vani
 
 
 def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
-    """Return the rows of an encoded ``relation`` that are kept.
+    """Return the rows of an encoded ``relation`` within the bounds.
 
     Args:
-        relation: what stands after FROM; holds whole units.
-        encoding: made the relation.
+        relation: a FROM clause of whole units.
+        encoding: the encoding of the relation.
         columns: columns of the relation to return.
     """
     return f"{_placed(relation, encoding, columns)} <= {encoding.domain.unit.rows}"
@@ -60,14 +60,14 @@ def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) 
 
 
 def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> str:
-    """Return the number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one
+    """Return SQL for the number of rows that :func:`bounded` drops and that meet a condition, at most ``most`` per
     unit.
 
     Args:
-        relation: an encoded relation; holds whole units.
-        encoding: made the relation.
+        relation: an encoded relation of whole units.
+        encoding: the encoding of the relation.
         condition: SQL over the codes.
-        most: of one unit.
+        most: the cap per unit.
     """
     codes = [f"c{place}" for place in range(len(encoding.domain))]
     beyond = f"{_placed(relation, encoding, [*codes, 'u'])} > {encoding.domain.unit.rows}"
@@ -77,7 +77,7 @@ def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> 
 
 
 def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
-    """Return the rows up to the comparison of their place within the unit."""
+    """Return the rows with their position within the unit, before it is compared."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
     cells = {f"a{place}": cell_number(encoding, bound.by) for place, bound in enumerate(per)}
     drawn = in_drawn_order(relation, columns, row_content(encoding), encoding.dialect, more=cells)
@@ -96,14 +96,14 @@ def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str
 def in_drawn_order(
     relation: str, columns: Sequence[str], content: str, dialect: Dialect, *, more: Mapping[str, str] | None = None
 ) -> str:
-    """Return the rows of a relation with ``draw``, by which the rows of a unit are ordered.
+    """Return the rows of a relation with ``draw``, which orders the rows of a unit.
 
     Args:
-        relation: what stands after FROM; has the unit ``u``.
-        columns: columns of the relation to return, ``u`` among them.
-        content: SQL for a digest of the unit and of all that a row holds.
-        dialect: of the engine.
-        more: further columns, computed of each row.
+        relation: a FROM clause; has the unit ``u``.
+        columns: columns of the relation to return, including ``u``.
+        content: SQL for a digest of the unit and of all values of a row.
+        dialect: the dialect of the engine.
+        more: further columns, computed from each row.
     """
     own = "".join(f", {value} AS {name}" for name, value in (more or {}).items())
     listed = ", ".join([*columns, *(more or {})])
@@ -123,10 +123,10 @@ def first_rows(
     """Return the first ``most`` rows of each unit in the order of :func:`in_drawn_order`.
 
     Args:
-        relation: what stands after FROM.
+        relation: a FROM clause.
         columns: all columns of the relation: codes, numbers, keys ``k0, k1, ...`` and the unit ``u``.
-        attributes: of the codes and numbers.
-        dialect: of the engine.
+        attributes: the attributes of the codes and numbers.
+        dialect: the dialect of the engine.
         most: the most rows of one unit.
     """
     cells = [spelled_row(dialect, attributes, stored_values(attributes))] if attributes else []
@@ -138,16 +138,14 @@ def first_rows(
 
 
 def _numbered(drawn: str, listed: str) -> str:
-    """Return the rows up to the comparison of their place within the unit."""
+    """Return the rows with their position within the unit, before it is compared."""
     place = "ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw)"
     placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_rows"
     return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
 
 
 def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, bound: GroupBound) -> str:
-    """Return the rows with ``kept`` 0 where a bound by groups takes them away as well; places are among those still
-    kept.
-    """
+    """Return the rows with ``kept`` 0 if a bound by groups drops them too; positions count the remaining rows."""
     cell = f"a{number}"
     if bound.groups is not None:
         drawn = f"SELECT {carried}, kept, {cell_digest(encoding, cell)} AS cell_draw FROM ({rows}) AS every_row"
@@ -162,12 +160,12 @@ def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, boun
 
 
 def cell_digest(encoding: RowEncoding, cell: str) -> str:
-    """Return the digest by which the cells of a unit are ordered: of the unit ``u`` and the number of a cell."""
+    """Return the digest that orders the cells of a unit, from the unit ``u`` and the number of a cell."""
     return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
 
 
 def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
-    """Return the number of the cell that an encoded row is in, of all cells of some groupings together."""
+    """Return the number of an encoded row's cell, among all joint cells of some groupings."""
     number = "0"
     for name in by:
         grouping = encoding.domain.grouping(name)
@@ -178,13 +176,13 @@ def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
 
 
 def _mapped(code: str, cells: Sequence[int]) -> str:
-    """Return the cell of a code: a balanced tree over runs of neighbouring codes of one cell."""
+    """Return the cell of a code: a balanced tree over runs of consecutive codes with one cell."""
     starts = [place for place, cell in enumerate(cells) if not place or cells[place - 1] != cell]
     return bin_number(code, starts, [cells[start] for start in starts])
 
 
 def fewest_cut(unit: Unit) -> int:
-    """Return the number of rows of one unit up to which no bound can take any of them away."""
+    """Return the largest number of rows per unit that no bound can cut."""
     bounds = [most for bound in unit.per for most in (bound.rows, bound.groups)]
     return min(most for most in (unit.rows, *bounds) if most is not None)
 
@@ -193,13 +191,13 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     """Return the units that lose rows by a bound, for engines that order the rows of these units only.
 
     Args:
-        relation: an encoded relation; holds whole units.
-        encoding: made the relation.
+        relation: an encoded relation of whole units.
+        encoding: the encoding of the relation.
     """
     unit = encoding.domain.unit
     selects = [f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {unit.rows}"]
     for bound in unit.per:
-        fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # that any bound could cut
+        fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # without any cut
         many = f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {fewest}"
         rows = f"SELECT u, {cell_number(encoding, bound.by)} AS cell FROM {relation} WHERE u IN ({many})"
         cells = f"SELECT u, COUNT(*) AS n FROM ({rows}) AS cell_rows GROUP BY u, cell"
@@ -209,12 +207,12 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
 
 
 def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: SizeOf) -> str:
-    """Return how many units have which size: pairs of a bin, by the place of its least size, and its units.
+    """Return SQL for the number of units by size: pairs of a bin's index and its units.
 
     Args:
-        relation: an encoded relation with whole units.
+        relation: an encoded relation of whole units.
         encoding: the encoding of the relation.
-        starts: the least size of each bin, increasing from 1; the last bin is open.
+        starts: the smallest size of each bin, increasing from 1; the last bin is open.
         of: the size to count.
     """
     place = bin_number("n", starts, range(len(starts)))
@@ -228,12 +226,12 @@ def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: 
 
 
 def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> str:
-    """Keys with their number of units, each unit counting for at most ``unit.rows`` keys.
+    """Return SQL for keys with their number of units, each unit counting for at most ``unit.rows`` keys.
 
     Args:
-        relation: an encoded relation that carries the ``keys`` as text, none of them NULL.
+        relation: an encoded relation with the ``keys`` as text, none of them NULL.
         keys: quoted names.
-        encoding: made the relation.
+        encoding: the encoding of the relation.
     """
     listed = ", ".join(keys)
     if encoding.domain.unit.column is None:
@@ -250,7 +248,7 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> s
 
 
 def row_content(encoding: RowEncoding) -> str:
-    """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
+    """Return the digest of id and encoded row, salted with the domain; equal rows of a unit share it everywhere."""
     row = spelled_row(encoding.dialect, encoding.domain.attributes, encoding.values)
     return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {row})")
 
@@ -259,15 +257,15 @@ def spelled_row(dialect: Dialect, attributes: Sequence[Attribute], values: Seque
     """Return SQL for the codes of a row and the numbers of some attributes, as text that is equal on all engines.
 
     Args:
-        dialect: of the engine.
-        attributes: of the row.
-        values: positions of those whose number is stored beside the code.
+        dialect: the dialect of the engine.
+        attributes: the attributes of the row.
+        values: positions of the attributes whose number is stored next to the code.
     """
     parts = [dialect.text(f"c{place}") for place in range(len(attributes))]
     for place in values:
         attribute, value = attributes[place], f"v{place}"
         if isinstance(attribute, Real):
-            # Engines spell doubles differently, so a real number enters in 2^32 steps of its range.
+            # Engines write doubles differently, so a real number is written in 2^32 steps of its range.
             span = attribute.maximum - attribute.minimum
             above = vanishing(f"({value} - {attribute.minimum!r})")
             value = dialect.integer(f"FLOOR({above} / {span!r} * 4294967296)")

@@ -1,7 +1,7 @@
-"""Contingency tables: which to tally so that many marginals come out of one pass, and counting questions as SQL.
+"""Contingency tables: a choice of tables that yields many marginals in one pass, and counting queries as SQL.
 
-Adding a row to a table costs about the same whether the table has 3 attributes or 6.  So one table over the union of
-several cliques is tallied instead of them, if it fits the processor's caches.  The cliques are then sums over axes of
+Adding a row to a table takes about the same time for 3 attributes as for 6.  So one table over the union of several
+cliques is tallied instead of the cliques, if it fits the processor's caches.  The cliques are then sums over axes of
 these covers.
 
 Statements read encoded rows: columns ``c0, c1, …`` of codes, ``v…`` of clamped numbers, ``u``.  Codes are never NULL,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _Clique = tuple[int, ...]
 
-COVER_CELLS = 1 << 15  # measured: larger covers are fewer, but each batch finds them cold in the caches
-TOTAL_CELLS = 1 << 27  # 1 GiB of counters, and as much again for what is returned
-_WINDOW = 4096  # cliques looked at when a cover grows: planning must cost less than tallying
+COVER_CELLS = 1 << 15  # measured: larger covers are fewer, but leave the caches between batches
+TOTAL_CELLS = 1 << 27  # 1 GiB of counters, and as much again for the result
+_WINDOW = 4096  # cliques to consider when a cover grows: planning must be faster than tallying
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class CoverPlan:
     """Covers to tally, and the cover from which each clique is computed.
 
     Attributes:
-        shape: cells of every attribute of the domain.
+        shape: the number of cells of every attribute of the domain.
         cliques: requested marginals, as positions in ``shape``.
-        covers: increasing positions; the tables that are tallied.
+        covers: the tallied tables, as increasing positions.
         source: for each clique, the index of the cover that contains it.
     """
 
@@ -64,7 +64,7 @@ class CoverPlan:
         return math.prod(self.shape[axis] for axis in self.covers[cover])
 
     def project(self, tables: Sequence[Counts]) -> tuple[Counts, ...]:
-        """Return the marginals, flat in C order in the order of ``cliques``, from one flat table a cover."""
+        """Return the marginals, flat in C order in the order of ``cliques``, from one flat table per cover."""
         return tuple(
             marginal(tables[index], self.covers[index], clique, self.shape)
             for clique, index in zip(self.cliques, self.source, strict=True)
@@ -83,9 +83,9 @@ def plan_covers(cliques: Iterable[_Clique], shape: Sequence[int], *, cover_cells
     """Choose covers for ``cliques`` over attributes of ``shape`` cells.
 
     Args:
-        cliques: wanted marginals, as positions in ``shape``.
-        shape: cells of every attribute.
-        cover_cells: cells of a cover, at most, unless a clique alone has more.
+        cliques: requested marginals, as positions in ``shape``.
+        shape: the number of cells of every attribute.
+        cover_cells: the largest size of a cover, unless a clique alone has more.
 
     Raises:
         SizeError: the marginals themselves need more than ``TOTAL_CELLS`` counters.
@@ -135,7 +135,7 @@ def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) ->
 
 
 def _sources(cliques: tuple[_Clique, ...], covers: tuple[_Clique, ...]) -> tuple[int, ...]:
-    """Return the smallest cover that contains each clique; covers are few enough to look at all."""
+    """Return the smallest cover that contains each clique; covers are few enough for a full search."""
     member = [frozenset(cover) for cover in covers]
     by_axis: dict[int, set[int]] = {}
     for index, cover in enumerate(covers):
@@ -170,15 +170,15 @@ class CoverCounts:
         """Count a batch of rows.
 
         Args:
-            columns: one array of codes an attribute of the domain, each of shape ``(rows,)``; arrays of
-                attributes that no cover uses are not looked at.
-            rows: their number.
+            columns: one array of codes per attribute of the domain, each of shape ``(rows,)``; arrays of attributes
+                that no cover uses are not read.
+            rows: the number of rows.
         """
         for start in range(0, rows, _SLICE):
             self._add([column[start : start + _SLICE] for column in columns], min(_SLICE, rows - start))
 
     def add_batch(self, batch: pa.RecordBatch, axes: Sequence[int]) -> None:
-        """Count a batch that holds the codes of the attributes at ``axes``, all that the covers use."""
+        """Count a batch with the codes of the attributes at ``axes``, all that the covers use."""
         columns: list[_Codes] = [_UNUSED] * len(self._plan.shape)
         for place, axis in enumerate(axes):
             columns[axis] = batch.column(place).to_numpy()
@@ -192,7 +192,7 @@ class CoverCounts:
             if not cover:
                 table[0] += rows
                 continue
-            # Covers are sorted, so neighbours share prefixes, whose mixed-radix keys are still there.
+            # Covers are sorted, so neighbors share prefixes, whose mixed-radix keys can be reused.
             for depth in range(_shared(previous, cover), len(cover)):
                 axis = cover[depth]
                 key = self._keys[depth, :rows]
@@ -212,7 +212,7 @@ class CoverCounts:
 
 
 def _shared(left: _Clique, right: _Clique) -> int:
-    """Length of the common prefix."""
+    """Return the length of the common prefix."""
     for place, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return place
@@ -220,7 +220,7 @@ def _shared(left: _Clique, right: _Clique) -> int:
 
 
 def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integer[Any]] | None = None) -> Counts:
-    """Sum of integer ``weights`` (ones without them) over the rows of each cell, exactly: shape ``(size,)``.
+    """Return the sum of integer ``weights`` (default: ones) over the rows of each cell, exactly: shape ``(size,)``.
 
     >>> totals(np.array([0, 2, 2]), 3, np.array([5, 1, -7])).tolist()
     [5, 0, -6]
@@ -228,14 +228,14 @@ def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integ
     result = np.zeros(size, dtype=np.int64)
     for start in range(0, len(cells), _SLICE):
         rows = slice(start, start + _SLICE)
-        # adding in place is fast for these two types only
+        # in-place addition is fast for these two types only
         index = cells[rows].astype(np.intp, copy=False)
         np.add.at(result, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
     return result
 
 
 def check_condition(predicate: Predicate | None, domain: Domain) -> None:
-    """Refuse what :func:`condition` refuses, without writing it.
+    """Refuse the conditions that :func:`condition` refuses, without writing SQL.
 
     Raises:
         QueryError: a code outside its attribute.
@@ -247,7 +247,7 @@ def check_condition(predicate: Predicate | None, domain: Domain) -> None:
 
 
 def _refuse_foreign(domain: Domain, part: Among) -> int:
-    """Return the place of an attribute; refuse a condition on cells that it does not have."""
+    """Return the index of an attribute; refuse a condition on cells that it does not have."""
     place = domain.index(part.attribute)
     if not part.codes.within(domain.attributes[place].size):
         raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
@@ -288,7 +288,7 @@ def _within(column: str, codes: CodeRanges) -> str:
     parts = [f"{column} IN ({', '.join(single)})"] if single else []
     if len(wide) <= _FEW_RANGES:
         parts += [f"{column} BETWEEN {first} AND {last}" for first, last in wide]
-    else:  # a row looks at as many as the logarithm of their number
+    else:  # a row takes logarithmically many comparisons
         ends = [end for first, last in wide for end in (first, last + 1)]
         sides = [place % 2 for place in range(len(ends) + 1)]
         parts.append(f"{bin_number(column, [ends[0] - 1, *ends], sides)} = 1")
@@ -302,7 +302,7 @@ def _joined(word: str, parts: Iterable[str]) -> str:
 
 _MANY_BINS = 32
 _FEW_RANGES = 4
-FIXED_POINT_LIMIT = 1 << 29  # what one row may add: 2^34 rows stay within 64 bits
+FIXED_POINT_LIMIT = 1 << 29  # largest addend per row: 2^34 rows stay within 64 bits
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class CellStatements:
     where: Predicate | None = None
 
     def groups(self, *, by_unit: bool = False) -> str:
-        """Non-empty cells as columns of codes with their counts ``total``, in lexicographic order.
+        """Return non-empty cells as columns of codes with their counts ``total``, in lexicographic order.
 
         With ``by_unit`` each cell is divided by the unit of its rows, the column ``u``.
         """
@@ -328,17 +328,17 @@ class CellStatements:
         )
 
     def counts(self) -> str:
-        """Rows of each cell."""
+        """Return the number of rows of each cell."""
         return _grouped("COUNT(*)", self._rows())
 
     def units(self) -> str:
-        """Distinct units of each cell."""
+        """Return the number of distinct units of each cell."""
         if self.domain.unit.column is None:
             return self.counts()
         return _grouped("COUNT(DISTINCT u)", self._rows("u"))
 
     def bins(self, value: str, edges: Sequence[float]) -> str:
-        """Rows of each cell and bin of ``value``.
+        """Return the number of rows of each cell and bin of ``value``.
 
         Raises:
             QueryError: edges that do not increase, or an attribute without numbers.
@@ -352,13 +352,13 @@ class CellStatements:
     def sums(self, value: str, unit: Fraction) -> str:
         """Return the fixed-point sum of ``value`` over each cell, each row rounded half to even.
 
-        The quotient is a double product and quotient, the same on every engine.  A number that rounding moves past the
-        rounded bounds is moved back, so a row never adds more than its sensitivity.
+        The quotient is a double product and quotient, the same on every engine.  If rounding moves a number past the
+        rounded bounds, it is moved back, so a row never adds more than its sensitivity.
         """
         return _grouped("SUM(fixed)", self._fixed(value, unit))
 
     def moments(self, value: str, unit: Fraction, degree: int) -> str:
-        """Columns ``m0`` .. of the sums of powers of fixed-point ``value`` less its least, over each cell."""
+        """Return columns ``m0`` .. with sums of powers of fixed-point ``value`` minus its minimum, over each cell."""
         low, _ = power_bounds(self.domain, value, unit, degree)
         powers = ["COUNT(*) AS m0"]
         powers += [f"SUM({' * '.join(['k'] * power)}) AS m{power}" for power in range(1, degree + 1)]
@@ -366,7 +366,7 @@ class CellStatements:
         return f"SELECT cell, {', '.join(powers)} FROM ({shifted}) AS shifted GROUP BY cell"
 
     def _fixed(self, value: str, unit: Fraction) -> str:
-        """Rows with their ``cell`` and ``fixed``, the value in units."""
+        """Return rows with their ``cell`` and ``fixed``, the value in units."""
         low, high = fixed_bounds(self.domain, value, unit)
         quotient = f"{self._clamped(value)} * {real(unit.denominator)} / {real(unit.numerator)}"
         floored = f"SELECT cell, t, FLOOR(t) AS f FROM ({self._rows(f'{quotient} AS t')}) AS scaled WHERE t IS NOT NULL"
@@ -375,7 +375,7 @@ class CellStatements:
         return f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
 
     def _rows(self, *more: str) -> str:
-        """Return the number of each row's cell, mixed radix. Codes are widened because small types would overflow."""
+        """Return the number of each row's cell, mixed radix.  Codes are widened because small types would overflow."""
         number = "0"
         for name in self.by:
             code = self.dialect.integer(f"c{self.domain.index(name)}")
@@ -384,7 +384,7 @@ class CellStatements:
         return f"SELECT {listed} FROM {self.relation} WHERE {condition(self.where, self.domain)}"
 
     def _clamped(self, value: str) -> str:
-        """Return SQL for the clamped number as a double, NULL if it is missing or unknown."""
+        """Return SQL for the clamped number as a double, NULL if it is missing or undeclared."""
         attribute, place = numeric(self.domain, value), self.domain.index(value)
         if isinstance(attribute, Integer) and attribute.edges is None:
             number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
@@ -393,11 +393,11 @@ class CellStatements:
 
 
 def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
-    """Least and largest integer that one row can add to a sum of ``value`` in ``unit``.
+    """Return the least and largest integer that one row can add to a sum of ``value`` in ``unit``.
 
     Raises:
-        QueryError: not a number, or a unit that is not positive.
-        SizeError: a row could add more than fits; ask for a coarser unit.
+        QueryError: the attribute has no numbers, or the unit is not positive.
+        SizeError: a row could add more than fits; use a coarser unit.
 
     >>> from sfumato.domain import Real, Unknown
     >>> fixed_bounds(Domain((Real(name="x", edges=(0.0, 2.5), unknown=Unknown.DROP),)), "x", Fraction(1))
@@ -416,11 +416,11 @@ def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
 
 
 def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tuple[int, int]:
-    """Return the bounds of :func:`fixed_bounds`, where sums of powers of what lies above the lower one fit.
+    """Return the bounds of :func:`fixed_bounds`, if sums of powers of the distance from the lower bound fit.
 
     Raises:
-        QueryError: as there.
-        SizeError: a sum could overflow; ask for a coarser unit.
+        QueryError: as for :func:`fixed_bounds`.
+        SizeError: a sum could overflow; use a coarser unit.
     """
     low, high = fixed_bounds(domain, value, unit)
     if (high - low) ** degree > FIXED_POINT_LIMIT:
@@ -432,10 +432,10 @@ def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tup
 
 
 def increasing(edges: Sequence[float]) -> list[float]:
-    """Edges of bins.
+    """Return the edges of bins as numbers.
 
     Raises:
-        QueryError: fewer than two, or they do not increase.
+        QueryError: there are fewer than two edges, or they do not increase.
     """
     numbers = [float(edge) for edge in edges]
     if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or any(low >= high for low, high in pairwise(numbers)):  # noqa: PLR2004
@@ -444,7 +444,7 @@ def increasing(edges: Sequence[float]) -> list[float]:
 
 
 def even_width(edges: Sequence[float]) -> float | None:
-    """Return the width of which all edges but the last are exact multiples beyond the first; None if there is none.
+    """Return a width with all edges but the last at exact multiples from the first; None if there is none.
 
     It is the first bin's width or the average of all widths, if the edges were computed from a width.
 
@@ -459,7 +459,7 @@ def even_width(edges: Sequence[float]) -> float | None:
 
 
 def _bin(value: str, edges: list[float]) -> str:
-    """Index of the bin of ``value``; many bins of one width are computed, a few or uneven ones looked up."""
+    """Return the index of the bin of ``value``: computed for many bins of one width, looked up for others."""
     start, bins = edges[0], len(edges) - 1
     width = even_width(edges) if bins >= _MANY_BINS else None
     if width is None:

@@ -1,8 +1,8 @@
-"""CSV files: how one is written, its header, and what DuckDB is told to read.
+"""CSV files: their format, their header, and the options for DuckDB's reader.
 
-Nothing is guessed when a file is read: without a format a comma (tab for .tsv), double quotes, UTF-8, a header, every
-column as text, so "01" stays "01".  An empty field is missing, a quoted empty field is an empty text.  Only a draft
-looks at the content to see how a file is written, and says so in the domain that it drafts.
+Nothing is guessed when a file is read.  The default format is a comma (tab for .tsv), double quotes, UTF-8, a header,
+and every column as text, so "01" stays "01".  An empty field is missing, a quoted empty field is an empty text.  Only a
+draft detects the format of a file from its content, and states it in the drafted domain.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -40,9 +40,9 @@ from sfumato.engine.table_files import (
 from sfumato.errors import InputError, TableError
 
 DELIMITERS = ",;\t|"
-_HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
+_HEADER = 1 << 20  # largest header in bytes: a file without line ends is no CSV
 _CHUNK = 1 << 20
-_SAMPLE = 2000  # records that a draft looks at
+_SAMPLE = 2000  # records that a draft reads
 _NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'", " ": "a blank"}
 
 
@@ -62,11 +62,11 @@ class CsvFile:
 
     @property
     def form(self) -> str:
-        """The format of the bytes: as the domain declares it, or the usual one for the name."""
+        """The format of the bytes: declared by the domain, or the usual one for the name."""
         return repr(("csv", delimiter(self.path, self.format), self.format))
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
-        """Return a ``read_csv`` that leaves nothing to guess."""
+        """Return a ``read_csv`` with all options, so that DuckDB guesses nothing."""
         path, packed = (self.path, is_gzip(self.path)) if is_utf8(self.format) else (self._in_utf8, False)
         names = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.headers)
         read = (
@@ -87,7 +87,7 @@ class CsvFile:
     def odd_line_end(self) -> int | None:
         """Return the number of the first line that ends in another way than the header; None if there is none.
 
-        DuckDB tells neither: it refuses the file without a line.  A line end within quotes is part of a value.
+        DuckDB refuses such a file without the number of the line.  A line end within quotes is part of a value.
         """
         usual, within_quotes = "", False
         with suppress(UnicodeError, OSError, EOFError), opened(self.path, self.format.encoding) as text:
@@ -102,7 +102,7 @@ class CsvFile:
 
     @cached_property
     def _in_utf8(self) -> Path:
-        """A copy in UTF-8 for this user only, which is deleted with the source.
+        """Return a copy in UTF-8 for this user only, which is deleted with the source.
 
         Raises:
             TableError: the file is not in the declared encoding.
@@ -124,7 +124,7 @@ def csv_file(path: Path, form: CsvFormat | None) -> CsvFile:
     """Return the CSV file at a path, read in the given format or in the usual one for its name.
 
     Raises:
-        TableError: no CSV, or written in another way.
+        TableError: the file is no CSV, or has another format.
     """
     form = form or CsvFormat()
     header = csv_header(path, form)
@@ -150,7 +150,7 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
     if header and header[0].startswith("sep="):
         raise TableError(f"{path} begins with a line for a spreadsheet, 'sep=': remove that line", culprit=path)
     first: Sequence[str] = ()
-    with suppress(UnicodeError, csv.Error, OSError, EOFError):  # reading the rows tells the line
+    with suppress(UnicodeError, csv.Error, OSError, EOFError):  # reading the rows reports the line
         first = next(records, ())
     names = tuple(name.strip(BLANKS) if form.trim else name for name in whole_header(header or (), first))
     refuse_header(names, str(path))
@@ -158,7 +158,7 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
 
 
 def whole_header(header: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
-    """Return the header of all columns: R's ``write.table`` writes names of rows, and no header of theirs.
+    """Return the header of all columns: R's ``write.table`` writes row names without a header for them.
 
     Args:
         header: the fields of the first line.
@@ -193,7 +193,7 @@ def delimiter(path: str | Path, form: CsvFormat | None = None) -> str:
 
 
 def is_gzip(path: Path) -> bool:
-    """Return whether the name is that of a compressed file."""
+    """Return whether the name is the name of a compressed file."""
     return path.suffix.lower() == ".gz"
 
 
@@ -203,14 +203,14 @@ def is_utf8(form: CsvFormat) -> bool:
 
 
 def opened(path: Path, encoding: str) -> IO[str]:
-    """Return the text of a file, without the mark of its encoding."""
+    """Return the text of a file, without its byte order mark."""
     raw: Any = gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # noqa: SIM115 - closed with the text
     plain = codecs.lookup(encoding).name == "utf-8"
     return io.TextIOWrapper(raw, encoding="utf-8-sig" if plain else encoding, errors="strict", newline="")
 
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
-    """Line by line, so that what is wrong further on is told with the number of its line."""
+    """Yield line by line, so that an error further on has its line number."""
     if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):
         with opened(path, encoding) as text:
             yield from iter(lambda: text.readline(_HEADER), "")
@@ -226,7 +226,7 @@ def read_text(stream: IO[str], path: Path, encoding: str) -> str:
     """Return the next part of a text.
 
     Raises:
-        TableError: it is not in that encoding.
+        TableError: the text is not in that encoding.
     """
     try:
         return stream.read(_CHUNK)
@@ -273,12 +273,12 @@ class Written:
 def how_written(source: str, declared: Mapping[str, Any]) -> Written:
     """Detect the format of a table's file, except for the fields of ``CsvFormat`` that are ``declared``.
 
-    All of a file is read for its encoding, and the first records for the rest.  The format of a file on a cluster is
-    not detected.
+    The whole file is read to detect its encoding, and the first records for the rest.  The format of a file on a
+    cluster is not detected.
 
     Raises:
         InputError: a format is declared for a table that is no CSV file.
-        DomainError: the declared format makes no sense.
+        DomainError: the declared format is invalid.
         TableError: the file cannot be read.
     """
     form, path = CsvFormat(**declared), Path(source)
@@ -290,7 +290,7 @@ def how_written(source: str, declared: Mapping[str, Any]) -> Written:
         return Written(None)
     try:
         there = path.is_file()
-    except OSError:  # such as a name beyond all length, which opening it says
+    except OSError:  # for example, the name is too long; opening the file reports it
         there = False
     if there:
         form = _detected(path, form, frozenset(declared))
@@ -323,7 +323,7 @@ def _words(path: Path, form: CsvFormat) -> Iterator[str]:
 
 
 def _encoding(path: Path) -> str:
-    """Return UTF-16 by its mark or zeros, UTF-8 if all of the file is, else what Windows writes, else Latin-1."""
+    """Return UTF-16 by its mark or zeros, UTF-8 if the whole file is valid, else the Windows encoding, else Latin-1."""
     opener: Any = gzip.open if is_gzip(path) else open
     decoders = {name: codecs.getincrementaldecoder(name)() for name in ("utf-8", "cp1252")}
     try:
@@ -373,7 +373,7 @@ def _records(path: Path, form: CsvFormat) -> list[list[str]]:
 
 
 def _delimiter(path: Path, form: CsvFormat) -> str | None:
-    """Return the separator by which nearly all records have as many fields as the header; None: the usual one.
+    """Return a separator that divides nearly all records into as many fields as the header; None: the usual one.
 
     Blanks are also within texts, so they divide fields only if no other separator does.
     """
@@ -384,7 +384,7 @@ def _delimiter(path: Path, form: CsvFormat) -> str | None:
         wide = len(records[0]) if records else 0
         if wide > 1 and sum(len(record) == wide for record in records) > 0.9 * len(records):
             even[each] = wide
-    best = max(even, key=lambda each: even[each], default=usual)  # of equals the usual one, which is first
+    best = max(even, key=lambda each: even[each], default=usual)  # on a tie the usual one, which is first
     return None if best == usual else best
 
 
@@ -404,20 +404,19 @@ def _numerals(records: list[list[str]], form: CsvFormat) -> CsvFormat:
     """Return the format whose decimal sign and thousands separator make most columns numeric."""
     rows = [record for record in records[1:] if len(record) == len(records[0])]
     columns = [{text.strip(BLANKS) for text in column} - {""} for column in zip(*rows, strict=True)]
-    # of 1,234 the comma is a decimal one where fields do not stand apart by it
+    # in 1,234 the comma is a decimal sign if it does not separate fields
     order = sorted(_NUMERALS, key=lambda pair: pair == (".", ",") and form.delimiter is not None)
     patterns = {pair: re.compile(numeral(*pair)) for pair in order}
     held = {
         pair: sum(bool(texts) and all(map(pattern.fullmatch, texts)) for texts in columns)
         for pair, pattern in patterns.items()
     }
-    decimal, thousands = max(held, key=lambda pair: held[pair])  # of equals the first
+    decimal, thousands = max(held, key=lambda pair: held[pair])  # on a tie the first
     return replace(form, decimal=decimal, thousands=thousands)
 
 
 def in_numbers(texts: pa.ChunkedArray, form: CsvFormat) -> pa.ChunkedArray:
-    """Return a column of text in numbers where every value is a numeral as the format writes it; other text stays as it
-    is.
+    """Return a column of text as numbers if every value is a numeral in the format; return other text unchanged.
 
     >>> in_numbers(pa.chunked_array([["1.234,5", "7", None]]), CsvFormat(decimal=",", thousands=".")).to_pylist()
     [1234.5, 7.0, None]
@@ -430,7 +429,7 @@ def in_numbers(texts: pa.ChunkedArray, form: CsvFormat) -> pa.ChunkedArray:
 
     digits = pc.utf8_trim(texts, BLANKS)
     numerals = pc.match_substring_regex(digits, f"^({numeral(form.decimal, form.thousands)})$")
-    if not pc.all(numerals).as_py():  # also where there is no value at all
+    if not pc.all(numerals).as_py():  # also if there is no value at all
         return texts
     digits = pc.utf8_ltrim(digits, "+")
     digits = pc.replace_substring(digits, form.thousands, "") if form.thousands else digits

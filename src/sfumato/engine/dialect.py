@@ -1,6 +1,6 @@
-"""The SQL of an engine: what it calls things, and how dates become codes by whole numbers and one pattern.
+"""The SQL of an engine: its names and functions, and the conversion of dates to codes by integers and one pattern.
 
-This is the only place where engines may spell the same thing differently.
+Only this module may differ between engines in SQL notation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sfumato.engine.port import Column, ColumnKind
 
 
 def numeral(decimal: str, thousands: str) -> str:
-    """Return the pattern of numbers that every engine reads as the same finite double: no words, nothing near overflow.
+    """Return a pattern of numbers that every engine reads as the same finite double: no words, nothing near overflow.
 
     >>> import re
     >>> bool(re.fullmatch(numeral(",", "."), "1.234,5")), bool(re.fullmatch(numeral(".", ""), " 39"))
@@ -38,13 +38,13 @@ class Dialect(Protocol):
 
     @property
     def whole_ids(self) -> frozenset[str]:
-        """Types of columns whose values it looks up and adds up as they are, rather than as text."""
+        """Types of columns whose values the engine looks up and adds up unchanged, rather than as text."""
         ...
 
     def day(self, column: Column) -> str | None:
-        """Return a column of dates as numbers of days, as Python counts them.
+        """Return a column of dates as numbers of days, in Python's numbering.
 
-        NULL stands for no date within years of four digits.  The result is None if the engine's dates are read as text.
+        NULL means no date within years of four digits.  The result is None if the engine's dates are read as text.
         """
         ...
 
@@ -53,7 +53,7 @@ class Dialect(Protocol):
         ...
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """Something to shuffle rows of ``columns`` by, another for another salt; not for privacy."""
+        """Return a shuffle key for rows of ``columns``, which depends on the salt; not for privacy."""
         ...
 
     def filtered(self, relation: str, condition: str) -> str:
@@ -73,19 +73,19 @@ class Dialect(Protocol):
         ...
 
     def telling(self, column: Column) -> str:
-        """Return a column as text that differs wherever its values do, in the engine's own spelling."""
+        """Return a column as text that differs if its values do, in the engine's own notation."""
         ...
 
     def exact(self, column: Column) -> str:
-        """Return a column of any type as text that differs if its values do, in whatever spelling is cheap."""
+        """Return a column of any type as text that differs if its values do, in any fast notation."""
         ...
 
     def timestamp(self, column: Column) -> str:
-        """Return a column of time stamps as text of ISO 8601; with its distance to UTC where it holds moments."""
+        """Return a column of time stamps as text of ISO 8601; with its UTC offset if it holds moments."""
         ...
 
     def computed_once(self, select: str) -> str:
-        """Return a subquery that the engine does not write into each place where a column of it is named."""
+        """Return a subquery that the engine does not copy to each use of its columns."""
         ...
 
     def double(self, expression: str) -> str:
@@ -93,7 +93,7 @@ class Dialect(Protocol):
         ...
 
     def decimal(self, name: str) -> str:
-        """Return a decimal column as a double, by way of text, as engines convert it directly with an error.
+        """Return a decimal column as a double, by way of text, because engines convert it directly with an error.
 
         A number beyond all doubles is infinite.  A number that is too small for a double is 0.
         """
@@ -116,15 +116,15 @@ class Dialect(Protocol):
         ...
 
     def digest(self, expression: str) -> str:
-        """MD5 of a text in lower-case hexadecimal digits; SHA-256 where the engine has no MD5."""
+        """Return the MD5 of a text in lower-case hexadecimal digits; SHA-256 if the engine has no MD5."""
         ...
 
     def sha256(self, expression: str) -> str:
-        """SHA-256 of a text in lower-case hexadecimal digits."""
+        """Return the SHA-256 of a text in lower-case hexadecimal digits."""
         ...
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from a digest."""
+        """Return two integers of 60 bits from a digest."""
         ...
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
@@ -148,7 +148,7 @@ def number(dialect: Dialect, column: Column) -> str:
 
 
 def plain(dialect: Dialect, column: Column) -> str:
-    """Return a column of text whose numbers are written without thousands and with a decimal point."""
+    """Return a column of text with its numbers written without thousands separators and with a decimal point."""
     text = dialect.text(dialect.name(column.name))
     if column.thousands:
         text = f"REPLACE({text}, {dialect.string(column.thousands)}, '')"
@@ -166,7 +166,7 @@ def missing(dialect: Dialect, column: Column) -> str:
 def identity(dialect: Dialect, column: Column) -> str:
     """Return an id of a unit as a text that only equal ids share, of at most ``LONGEST_ID`` characters.
 
-    What is longer becomes its SHA-256, filled up to that length, which no other id has.
+    A longer id becomes its SHA-256, filled up to that length, which no other id has.
     """
     text = dialect.telling(column)
     digest = dialect.text(f"RPAD({dialect.sha256(text)}, {LONGEST_ID}, '-')")
@@ -174,7 +174,7 @@ def identity(dialect: Dialect, column: Column) -> str:
 
 
 def canonical_text(dialect: Dialect, column: Column) -> str:
-    """Return a column as text in one spelling on every engine; whole reals are spelled as integers, others are NULL."""
+    """Return a column as text, the same on every engine; integral reals are written as integers, others are NULL."""
     if column.kind is not ColumnKind.REAL:
         return dialect.text(dialect.name(column.name))
     value = number(dialect, column)
@@ -190,7 +190,7 @@ def as_double(dialect: Dialect, column: Column) -> str:
 
 
 def smallest_bits(cells: int) -> int:
-    """Bits of the smallest integer that holds ``0 .. cells - 1``: unsigned of 8, 16 or 32, else signed of 64."""
+    """Return the bits of the smallest integer for ``0 .. cells - 1``: unsigned of 8, 16 or 32, else signed of 64."""
     return next((bits for bits in (8, 16, 32) if cells <= 1 << bits), 64)
 
 
@@ -199,15 +199,15 @@ Named = tuple[str, str]  # an expression, and the column that it becomes
 
 # --- dates ------------------------------------------------------------------------------------------------------------
 #
-# No engine's calendar is asked: engines read dates in ways of their own (``2023-2-30``, ``infinity``, the year 0), know
-# other time zones, and print one moment differently.  A date is a text of ISO 8601.  A pattern says which days there
-# are, and arithmetic which cell they are in.
+# No engine's calendar is used: engines read dates differently (``2023-2-30``, ``infinity``, the year 0), know
+# different time zones, and print one moment differently.  A date is a text of ISO 8601.  A pattern defines the valid
+# days, and arithmetic defines their cells.
 #
-# - A date is ``2023-03-01``, also with the time of a clock behind it, which is left out.
+# - A date is ``2023-03-01``; a clock time after it is ignored.
 # - A time stamp is ``2023-03-01 08:15``, with or without seconds and their parts, ``T`` or a blank between, or the date
-#   alone for its midnight.  With ``Z`` or ``+01:00`` behind it, or in a column of moments, it is a moment, and the
-#   attribute's zone says what clocks showed.  Without, it is what a clock showed.
-# - Anything else is no date, and an unknown value.
+#   alone for its midnight.  With ``Z`` or ``+01:00`` after it, or in a column of moments, it is a moment, and the
+#   attribute's zone determines the clock time.  Otherwise it is a clock time.
+# - Anything else is no date, and an undeclared value.
 
 _LEAP = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
 DAYS = "([0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)|" + _LEAP + ")"
@@ -221,8 +221,8 @@ MOMENTS = f"{DAYS}({CLOCK}(Z|{_AHEAD})?)?"
 def read_date(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list[Named]:
     """Return the columns that are computed from a raw column of dates.
 
-    They are ``p``, the day packed in order, and for time stamps ``t``, its seconds, and ``o``, the seconds by which the
-    clock is ahead of UTC.  All are NULL if there is no such date.
+    They are ``p``, the day packed in order, and for time stamps ``t``, its seconds, and ``o``, the UTC offset of the
+    clock in seconds.  All are NULL if there is no such date.
     """
     number = _day(dialect, column, attribute)
     if number is not None:
@@ -240,14 +240,14 @@ def read_date(dialect: Dialect, column: Column, attribute: Dated, place: int) ->
 
 
 def _day(dialect: Dialect, column: Column, attribute: Dated) -> str | None:
-    """Return the number of the day where the engine tells it of a date as it is, and nothing else is asked of it."""
+    """Return the number of the day if the engine computes it from the date, and nothing else is needed."""
     if not isinstance(attribute, Date) or attribute.by not in (Grain.DAY, Grain.WEEK):
         return None
     return dialect.day(column) if column.kind is ColumnKind.DATE else None
 
 
 def numbered_dates(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list[list[Named]]:
-    """Return the columns that follow from it in steps, at last ``n``, the day or the second of the zone's clock."""
+    """Return the columns that follow in steps, at last ``n``, the day or the second of the zone's clock."""
     if _day(dialect, column, attribute) is not None:
         return [[], []]
     days = _days(f"p{place}")
@@ -263,12 +263,12 @@ def numbered_dates(dialect: Dialect, column: Column, attribute: Dated, place: in
 
 
 def date_bounds(attribute: Dated) -> tuple[int, int]:
-    """First and last number of the declared cells, as :func:`numbered` has them."""
+    """Return the first and last number of the declared cells, in the numbers of :func:`numbered_dates`."""
     return attribute.span(0)[0], attribute.span(attribute.declared - 1)[1] - 1
 
 
 def date_cell(dialect: Dialect, attribute: Dated, place: int) -> str:
-    """Return the code of what is within :func:`bounds`."""
+    """Return the code of a number within :func:`date_bounds`."""
     by, (first, _) = attribute.by, attribute.periods
     value, unit = f"n{place}", 1 if isinstance(attribute, Date) else DAY
     match by:
@@ -288,7 +288,7 @@ def date_cell(dialect: Dialect, attribute: Dated, place: int) -> str:
 
 
 def _packed(dialect: Dialect, text: str) -> str:
-    """Year, month and day as one number: 32 for a month, so that the next steps divide it without remainder."""
+    """Return year, month and day as one number: 32 for a month, so that the next steps divide it without remainder."""
     year, month, day = (dialect.integer(f"SUBSTRING({text}, {start}, {length})") for start, length in _PLACES)
     return f"{year} * 384 + {month} * 32 + {day} - 96"
 
@@ -297,7 +297,7 @@ _PLACES = ((1, 4), (6, 2), (9, 2))
 
 
 def _days(packed: str) -> str:
-    """Return the day as Python counts days. Years and months are counted from March on, so that leap days come last."""
+    """Return the day in Python's numbering.  Years and months start in March, so that leap days come last."""
 
     def quotient(divisor: int) -> str:
         return f"FLOOR({packed} / {divisor}e0)"
@@ -310,14 +310,14 @@ def _days(packed: str) -> str:
 
 
 def _seconds(dialect: Dialect, text: str) -> str:
-    """Seconds since midnight; a date alone is its midnight."""
+    """Return the seconds since midnight; a date without time is its midnight."""
     hour, minute, second = (dialect.integer(f"SUBSTRING({text}, {start}, 2)") for start in (12, 15, 18))
     seconds = f"CASE WHEN SUBSTRING({text}, 17, 1) = ':' THEN {second} ELSE 0 END"
     return f"CASE WHEN CHAR_LENGTH({text}) > 10 THEN {hour} * {HOUR} + {minute} * 60 + {seconds} ELSE 0 END"
 
 
 def _ahead(dialect: Dialect, text: str) -> str:
-    """Return the seconds by which the clock is ahead of UTC; NULL if the text does not state them."""
+    """Return the clock's UTC offset in seconds; NULL if the text does not state them."""
     branches = [f"WHEN {dialect.matches(text, '.*Z')} THEN 0"]
     for written, places in (("+00:00:00", (2, 5, 8)), ("+00:00", (2, 5)), ("+0000", (2, 4)), ("+00", (2,))):
         mark, form = f"RIGHT({text}, {len(written)})", written.replace("+", "[+-]").replace("00", "[0-9]{2}")

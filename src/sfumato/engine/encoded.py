@@ -1,4 +1,4 @@
-"""The port's ``Encoded``, once, over whatever store an engine keeps its encoded rows in."""
+"""The port's ``Encoded`` for all engines, over the store of an engine's encoded rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _EVERY_ROW = 1 << 40  # more rows than any unit has
 
 
 class EncodedStore(Protocol):
-    """Encoded, bounded rows where an engine keeps them: columns ``c0 …``, ``v …``, ``u`` of ``relation``."""
+    """Encoded, bounded rows in an engine: columns ``c0 …``, ``v …``, ``u`` of ``relation``."""
 
     @property
     def domain(self) -> Domain:
@@ -58,7 +58,7 @@ class EncodedStore(Protocol):
 
     @property
     def cover_cells(self) -> int:
-        """The number of cells that tables should have over which marginals are tallied together."""
+        """The preferred number of cells of tables that tally several marginals together."""
         ...
 
     def ready(self) -> None:
@@ -78,11 +78,11 @@ class EncodedStore(Protocol):
         ...
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Codes in batches of at most 64 k rows, columns ``c…`` by position in the domain."""
+        """Yield codes in batches of at most 64 k rows, columns ``c…`` by position in the domain."""
         ...
 
     def fingerprint(self) -> str:
-        """Names the rows, in whatever order they stand."""
+        """Return a name of the rows that does not depend on their order."""
         ...
 
     def dropped(self, most: int, where: Predicate | None) -> int:
@@ -94,15 +94,15 @@ class EncodedStore(Protocol):
         ...
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
-        """Distinct raw values as text with their number of units (column ``units``), each unit bounded."""
+        """Return distinct raw values as text with their number of units (column ``units``), each unit bounded."""
         ...
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Rewritten rows in random order, returned, or written to ``out``."""
+        """Return rewritten rows in random order, or write them to ``out``."""
         ...
 
     def written(self, out: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Text columns of a written file: a row each, or the distinct ones with column ``ROWS``."""
+        """Yield text columns of a written file: one row each, or the distinct ones with column ``ROWS``."""
         ...
 
 
@@ -113,9 +113,9 @@ class LaterStore:
         """Take the function that makes the store.
 
         Args:
-            domain: of the rows.
+            domain: the domain of the rows.
             make: encodes them; it is called once, by one thread, unless it raises.
-            ready: refuses what can no longer be encoded, before it is.
+            ready: refuses rows that can no longer be encoded, before the encoding.
         """
         self.domain = domain
         self._make = make
@@ -124,19 +124,19 @@ class LaterStore:
         self._making = threading.Lock()
 
     def made(self) -> EncodedStore:
-        """Return the store, made now if it was not made before."""
+        """Return the store, made at the first call."""
         with self._making:
             if self._made is None:
                 self._made = self._make()
             return self._made
 
     def ready(self) -> None:
-        """Refuse what can no longer be counted or encoded, as :meth:`EncodedStore.ready` does."""
+        """Refuse rows that can no longer be counted or encoded, like :meth:`EncodedStore.ready`."""
         self._ready() if self._made is None else self._made.ready()
 
 
 class EncodedRows:
-    """Implements :class:`sfumato.engine.port.Encoded` over a store, with some columns cached in this process."""
+    """A :class:`sfumato.engine.port.Encoded` over a store, with some columns cached in this process."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class EncodedRows:
 
     @property
     def domain(self) -> Domain:
-        """The domain it was encoded with."""
+        """The domain of the codes."""
         return self._store.domain
 
     @property
@@ -163,7 +163,7 @@ class EncodedRows:
 
     @property
     def version(self) -> str:
-        """Names the encoded rows: derived from the protected rows, so for no one's eyes.
+        """The name of the encoded rows; it is derived from the protected rows, so it must not be shown.
 
         Raises:
             EngineError: as for :meth:`ready`.
@@ -180,7 +180,7 @@ class EncodedRows:
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     def ready(self) -> None:
-        """Refuse rows that can no longer be counted; a release asks before it charges.
+        """Refuse rows that can no longer be counted; a release calls this before it charges.
 
         Raises:
             EngineError: their connection is lost, or their files were written since.
@@ -188,14 +188,14 @@ class EncodedRows:
         self._store.ready()
 
     def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
-        """Return the same rows, with tables derived of the same units, which are part of what the version names."""
+        """Return the same rows, with tables derived from the same units, which are part of the version."""
         return EncodedRows(self._store, self.table, self._columns, derived=tables)
 
     def derived(self, name: str) -> Encoded:
-        """Return the rows of a table that was derived of the same units.
+        """Return the rows of a table derived from the same units.
 
         Raises:
-            TableError: none was.
+            TableError: there is no such table.
         """
         if name not in self._derived:
             raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
@@ -237,7 +237,7 @@ class EncodedRows:
         return SparseTable(attributes, codes, groups.column("total").to_numpy().astype(np.int64), units)
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
-        """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
+        """Return the sum of round(clamped value / unit), half to even, over each cell of ``by``."""
         cells, bounds = self._checked_cells(by, where), fixed_bounds(self.domain, value, unit)
         held = (
             None
@@ -251,7 +251,7 @@ class EncodedRows:
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Return sums of powers of the fixed-point value, counted from its least, over each cell of ``by``."""
+        """Return sums of powers of the fixed-point value, counted from its minimum, over each cell of ``by``."""
         size, bounds = self._checked_cells(by, where), power_bounds(self.domain, value, unit, degree)
         held = (
             None
@@ -274,7 +274,7 @@ class EncodedRows:
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Return counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
+        """Return counts of clamped ``value`` between neighboring ``edges`` for each cell of ``by``."""
         cells, numbers = self._checked_cells(by, where), increasing(edges)
         numeric(self.domain, value)
         held = None if self._columns is None else self._columns.bins(value, numbers, by, where)
@@ -283,13 +283,13 @@ class EncodedRows:
         return self._dense(self._statements(by, where).bins(value, numbers), cells * (len(edges) - 1))
 
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
-        """Return the number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
+        """Return the number of rows that the bound on rows per unit drops, at most ``most`` of one unit."""
         condition(where, self.domain)
         rows = 0 if self.domain.unit.column is None else self.store.dropped(most, where)
         return Exact(np.array([rows], dtype=np.int64))
 
     def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
-        """Return the number of units of so large a size, before any bound on them."""
+        """Return the number of units per size, before any bound on them."""
         if self.domain.unit.column is None:
             raise QueryError("every row is a unit of its own here", culprit=starts)
         sizes = np.zeros(len(starts), dtype=np.int64)
@@ -298,7 +298,7 @@ class EncodedRows:
         return Exact(sizes)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
-        """Distinct values of raw columns with their number of distinct units."""
+        """Return distinct values of raw columns with their number of distinct units."""
         self.refuse_keys(columns)
         order = [(column, "ascending") for column in columns]
         return Exact(self.store.keys(columns).sort_by(order))
@@ -336,7 +336,7 @@ class EncodedRows:
         return self._rows(Unit.row())
 
     def held(self, column: str) -> Exact[pa.Table]:
-        """Distinct values of a raw column with their number of different units."""
+        """Return distinct values of a raw column with their number of different units."""
         unit = self.domain.unit
         every = self._loose(unit if unit.column is None else unit.bounded(rows=_EVERY_ROW, per=()))
         return every.keys((column,))
@@ -349,11 +349,11 @@ class EncodedRows:
         """Return all rows under a unit: one attribute is encoded again, with a cell for each value."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
         again = self.table.encode(Domain((loose,), unit=unit))
-        self.store.ready()  # both were read from the same files
+        self.store.ready()  # both results come from the same files
         return again
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
-        """Rewritten rows in random order."""
+        """Return rewritten rows in random order."""
         return Exact(self.store.recode(self._checked(recode), raw, None))
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
@@ -420,7 +420,7 @@ _UNSPOKEN = ("BLOB", "BINARY", "BYTEA", "BIT", "[", "STRUCT", "ARRAY", "MAP", "U
 
 
 def _refuse_unspoken(columns: Sequence[Column]) -> None:
-    """Refuse columns that engines spell in CSV each in its own way, or not at all."""
+    """Refuse columns whose notation in CSV differs between engines or does not exist."""
     for column in columns:
         if column.kind is ColumnKind.OTHER and any(mark in column.type.upper() for mark in _UNSPOKEN):
             raise TableError(

@@ -1,13 +1,13 @@
-"""From raw values to codes, as SQL: one text for every engine, so that all agree on every odd value.
+"""The conversion of raw values to codes, as SQL: one text for every engine, so that all agree on every odd value.
 
-- A missing value (NULL, and NaN of a real column) takes the missing cell where there is one, else it is
-  unknown.  Text is compared byte by byte: case, blanks, leading zeros and Unicode form all matter.
-- A declared boolean is spelled true, True, TRUE or 1, and so for false.
-- Text is a number when it is spelled like one (``dialect.NUMBER``); anything else is unknown.
-- Dates and time stamps are read as the end of ``dialect`` says, and clamped as numbers are.
+- A missing value (NULL, and NaN of a real column) gets the missing cell if there is one; otherwise it is undeclared.
+  Text is compared byte by byte: case, blanks, leading zeros and Unicode form all matter.
+- A declared boolean is written true, True, TRUE or 1, and false similarly.
+- Text is a number if it matches ``dialect.NUMBER``; anything else is undeclared.
+- The end of ``dialect`` defines how dates and time stamps are read.  They are clamped like numbers.
 - Before all of this, ``raw_columns`` makes codes for missing values NULL, and writes dates in ISO 8601.
-- Whole numbers only for integer attributes: 39 and 39.0, but 39.5 is unknown.  Under ``clamp`` what is
-  out of bounds, infinity included, moves to the nearest bound; what is no such number drops the row.
+- An integer attribute takes whole numbers only: 39 and 39.0, but 39.5 is undeclared.  Under ``clamp`` a number out of
+  bounds, infinity included, moves to the nearest bound; any other undeclared value drops the row.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -84,8 +84,8 @@ class RowEncoding(Protocol):
 class Encoding:
     """A query over a raw relation.
 
-    Codes are columns ``c0, c1, …`` and clamped numbers ``v0, …``, by position in the domain; the id of
-    the unit is ``u`` as text.  An integer attribute without edges has no ``v``: its code says it all.
+    Codes are columns ``c0, c1, …`` and clamped numbers ``v0, …``, by position in the domain; the id of the unit is
+    ``u`` as text.  An integer attribute without edges has no ``v``, because its code determines the number.
     """
 
     domain: Domain
@@ -97,12 +97,12 @@ class Encoding:
             _refuse_unmapped(attribute, _find(self.columns, attribute.name))
         if self.domain.unit.column is not None:
             unit = _find(self.columns, self.domain.unit.column)
-            if unit.kind in (ColumnKind.TIMESTAMP, ColumnKind.OTHER):  # engines write a moment in different ways
+            if unit.kind in (ColumnKind.TIMESTAMP, ColumnKind.OTHER):  # engines write moments differently
                 raise TableError(f"column {unit.name!r} of type {unit.type} cannot identify a unit", culprit=unit)
 
     @property
     def named(self) -> str:
-        """The description's digest."""
+        """The digest of the description."""
         return self.domain.hash
 
     @property
@@ -112,16 +112,16 @@ class Encoding:
 
     @property
     def stored(self) -> list[str]:
-        """Names of the encoded columns."""
+        """The names of the encoded columns."""
         unit = ["u"] if self.domain.unit.column is not None else []
         return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """Return the encoded rows of ``relation``, without those that are dropped.
+        """Return the encoded rows of ``relation``, without dropped rows.
 
         Args:
-            relation: what stands after FROM.
-            raw: expressions over the raw columns to carry along, as ``r0, r1, …``.
+            relation: a FROM clause.
+            raw: expressions over the raw columns to add, as ``r0, r1, …``.
         """
         carried = [(expression, f"r{place}") for place, expression in enumerate(raw)]
         unit = [(self._unit(), "u")] if self.domain.unit.column is not None else []
@@ -171,7 +171,7 @@ class Encoding:
         return f"CASE WHEN NOT {missing(self.dialect, column)} THEN {identity(self.dialect, column)} END"
 
     def _read(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
-        """First look at a raw column: its code, or whether it is missing (``m``) and its number (``n``)."""
+        """Return the first columns from a raw column: its code, or its missing flag ``m`` and its number ``n``."""
         column = self._read_columns[attribute.name]
         gone = missing(self.dialect, column)
         if isinstance(attribute, Categorical):
@@ -235,7 +235,7 @@ class Encoding:
 
 
 def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
-    """Return the positions of the attributes whose code alone does not state the number."""
+    """Return the positions of the attributes whose code alone does not determine the number."""
     return tuple(
         place
         for place, attribute in enumerate(attributes)
@@ -248,8 +248,8 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
 
     Args:
         value: an expression.
-        starts: increasing, at least one; what is less than the first is taken for it.
-        cells: one a start; None: their numbers 0, 1, ...
+        starts: increasing, at least one; a smaller value counts as the first.
+        cells: one per start; None: their numbers 0, 1, ...
 
     >>> bin_number("v", [0.0, 1.0])
     'CASE WHEN v < 1.0e0 THEN 0 ELSE 1 END'
@@ -265,7 +265,7 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
         middle = (first + last + 1) // 2
         start, before = starts[middle], starts[middle - 1]
         below = f"{value} < {real(start) if cells is None else start}"
-        if cells is None and start == math.nextafter(before, math.inf):  # which engines may not read, as 5e-324
+        if cells is None and start == math.nextafter(before, math.inf):  # engines may not read 5e-324
             below = f"{value} <= {real(before)}"
         return f"CASE WHEN {below} THEN {tree(first, middle - 1)} ELSE {tree(middle, last)} END"
 
@@ -299,7 +299,7 @@ def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
             ColumnKind.DATE,
             ColumnKind.INTEGER,
             ColumnKind.BOOLEAN,
-        }  # reals are spelled differently on every engine
+        }  # every engine writes reals differently
     elif isinstance(attribute, Date | Timestamp):
         numbers = {ColumnKind.INTEGER, ColumnKind.REAL} if attribute.formats else set()
         kinds = {ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIMESTAMP} | numbers
@@ -318,7 +318,7 @@ def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
 
 
 def _missing(attribute: Attribute) -> str:
-    """Code of a missing value: its own cell, else as any unknown value; NULL drops the row."""
+    """Return the code of a missing value: its own cell, else that of any undeclared value; NULL drops the row."""
     code = null_code(attribute)
     return _or_null(unknown_code(attribute) if code is None else code)
 
@@ -328,10 +328,10 @@ def _or_null(code: int | None) -> str:
 
 
 def vanishing(number: str) -> str:
-    """Return a double that may be divided by whatever fits 64 bits.
+    """Return a double that can be divided by any number that fits 64 bits.
 
-    PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a question fails.
-    Whatever is as small as that counts as 0 in every unit that is allowed.
+    PostgreSQL refuses a quotient too small for a double, so that one row would decide whether a query fails.  A number
+    that small counts as 0 in every allowed unit.
     """
     return f"CASE WHEN ABS({number}) < 1e-280 THEN 0 ELSE {number} END"
 
@@ -348,9 +348,9 @@ def _listed(pairs: list[tuple[str, str]]) -> str:
 
 _FIXED = {ColumnKind.BOOLEAN, ColumnKind.INTEGER, ColumnKind.REAL, ColumnKind.DATE}  # without blanks in their text
 _Words = NDArray[np.uint64]
-_LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one a 64-bit lane
+_LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one per 64-bit lane
 _WORD = 1 << 63
-_MIXED_ROWS = 1 << 14  # rows mixed at a time: what is mixed stays in the fast caches
+_MIXED_ROWS = 1 << 14  # rows mixed at a time, so that they stay in the fast caches
 
 
 class Fingerprint:
@@ -401,11 +401,11 @@ class Fingerprint:
         self._sums = [(mine + other) % (1 << 64) for mine, other in zip(self._sums, sums, strict=True)]
 
     def digest(self, key: str) -> str:
-        """Hexadecimal SHA-256 of the sums under ``key``."""
+        """Return the hexadecimal SHA-256 of the sums under ``key``."""
         return hashlib.sha256(f"{key} {self._rows} {self._sums[0]} {self._sums[1]}".encode()).hexdigest()
 
     def _packed(self, codes: Sequence[NDArray[np.integer]]) -> list[_Words]:
-        """Mixed-radix words, as many attributes in each as fit 63 bits."""
+        """Return mixed-radix words, with as many attributes in each as fit 63 bits."""
         words: list[_Words] = []
         cells = 1
         for code, size in zip(codes, self._shape, strict=True):
@@ -420,7 +420,7 @@ class Fingerprint:
 
 
 def words_of(values: NDArray[np.float64]) -> _Words:
-    """Bits of doubles, all NaN alike, both zeros alike."""
+    """Return the bits of doubles, the same for all NaN and for both zeros."""
     clean = values + 0.0
     clean[np.isnan(clean)] = np.nan
     return clean.view(np.uint64)
@@ -444,19 +444,19 @@ def _mix(words: _Words, spare: _Words) -> None:
 def content_statement(
     relation: str, columns: Sequence[Column], dialect: Dialect, *, hashed: tuple[str, str, str] | None = None
 ) -> str:
-    """Write the query for the number of rows and two sums of their hashes.
+    """Return the query for the number of rows and two sums of their hashes.
 
     Args:
-        relation: what stands after FROM for the raw rows.
+        relation: the FROM clause of the raw rows.
         columns: all columns of the table.
-        dialect: of the engine.
-        hashed: SQL of a hash with ``{}`` for a text, and of two integers from ``digest``, which is such a hash; those
-            of the dialect without it.
+        dialect: the dialect of the engine.
+        hashed: SQL of a hash with ``{}`` for a text, and of two integers from ``digest``, which is such a hash.
+            Default: those of the dialect.
     """
     columns_by_name = sorted(columns, key=lambda column: column.name)
     texts = [dialect.exact(column) for column in columns_by_name if column.kind not in _FIXED]
     numbers = [dialect.exact(column) for column in columns_by_name if column.kind in _FIXED]
-    # all texts, then their lengths and all numbers: read from the end, no two rows are spelled alike
+    # all texts, then their lengths and all numbers: read from the end, the text determines the row
     lengths = [dialect.text(f"LENGTH({text})") for text in texts]
     parts = [*(f"COALESCE({text}, '')" for text in texts)]
     parts += [part for each in (*lengths, *numbers) for part in ("' '", f"COALESCE({each}, '')")]
@@ -473,7 +473,7 @@ def content_name(columns: Sequence[Column], row: Sequence[object]) -> str:
 
 
 def content_of_tables(contents: Mapping[str, str]) -> str:
-    """Name several tables by a name of each, whatever their order; empty if one of them is."""
+    """Name several tables by a name of each, in any order; empty if one of the names is."""
     return _digest(sorted(contents.items())) if all(contents.values()) else ""
 
 

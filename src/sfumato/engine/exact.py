@@ -1,8 +1,8 @@
 """Exact results, sealed.
 
 A tally leaves the engine sealed: it cannot be read, compared, printed or pickled.  ``reveal`` opens it.  The import
-contracts allow this to the vault, ``anonymize``, ``evaluate`` and ``description``, which tells the owner how a table
-fits its domain.
+contracts allow this to the vault, ``anonymize``, ``evaluate`` and ``description``, whose checks of a table against its
+domain are for the owner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The way to open a table from a path, a URL or a frame, and the copies of tables from which a server answers.
+"""The opening of tables from a path, a URL or a frame, and the table copies from which a server answers.
 
 A copy is one Parquet file per table, with the described columns.  It has the same codes as its table.  DuckDB reads the
 copy of a table of files or of a database.  A cluster writes the copy of its table as a directory of files, which all
@@ -31,23 +31,23 @@ _CHUNK = 1 << 20  # bytes
 
 
 def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = False) -> ProtectedTable:
-    """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
+    """Open a protected table in place; for its owner, because messages tell whether it has rows.
 
     Args:
-        source: the path of a CSV (.csv, .tsv, .txt, also .gz) or Parquet file, a directory of Parquet files, a
-            pattern of them; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which is
-            never changed, and whose named row labels (pandas) are columns; a URL such as
+        source: the path of a CSV (.csv, .tsv, .txt, also .gz) or Parquet file, a directory of Parquet files, a pattern
+            of them; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which is never
+            changed, and whose named row labels (pandas) are columns; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
-            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, a Spark DataFrame; or a table that is open.
-        csv: how a CSV file is written, as its domain says; without, as usual for its name.
-        empty: whether it may be without rows, where it is one of several.
+            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalog, a Spark DataFrame; or a table that is open.
+        csv: the format of a CSV file, as in its domain.  Default: the usual format for its name.
+        empty: true if it may have no rows, because it is one of several tables.
 
     Raises:
         InputError: the source is none of these, or its engine is not installed.
         EngineError: the database does not answer, or gives no permission.
-        TableError: it cannot be read, has no rows though it should, or has two columns of one name.
+        TableError: it cannot be read, has no rows although it must, or has two columns of one name.
     """
-    # a lazy frame is not asked whether it has the parts of a table: one of them is its schema, which takes long
+    # no structural check of a lazy frame, because it would compute its schema, which is slow
     if not type(source).__module__.startswith(("polars.", "narwhals.")) and isinstance(source, ProtectedTable):
         return source
     source = str(source) if isinstance(source, Path) else source
@@ -84,15 +84,15 @@ def require_engine(source: object) -> None:
 
 
 def file_path(source: str) -> str | None:
-    """Return the path of the files that an address leads to; None if it leads to a database."""
+    """Return the path of the files behind an address; None if it refers to a database."""
     adapter = _claiming(source)
     return None if adapter is None else adapter.path(source)
 
 
 def same_place(one: str, other: str) -> bool:
-    """Return whether two sources share a file, by any name, or are one table at one address, however it is spelled.
+    """Return whether two sources share a file, by any name, or are one table at one address, in any notation.
 
-    Users, passwords and options that lead nowhere make no difference.  Aliases of a host are not seen through.
+    Users, passwords and options that do not affect the place make no difference.  Aliases of a host are not resolved.
     """
     files = [{stamp[-2:] for stamp in stamps(file_path(each) or each)} for each in (one, other)]
     if any(files):
@@ -107,7 +107,7 @@ def same_place(one: str, other: str) -> bool:
 
 
 def held_bytes() -> int:
-    """Return the bytes of all tables that this process holds: in DuckDB, and in columns kept as arrays.
+    """Return the bytes of all tables that this process holds: in DuckDB, and in columns cached as arrays.
 
     Tables in a database or on a cluster take hardly any.
     """
@@ -126,7 +126,7 @@ class TableCopy:
     """The copy of one table.
 
     Attributes:
-        name: of the table, and of its file in the folder without the ending.
+        name: the name of the table, and of its file in the folder without the ending.
         decimal: the sign before decimals of numbers in its text.
         thousands: the sign between their thousands, or nothing.
         files: the SHA-256 of each file, by its path in the folder.
@@ -139,7 +139,7 @@ class TableCopy:
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> TableCopy:
-        """Return the copy that :meth:`describe` describes."""
+        """Return the copy from the result of :meth:`describe`."""
         return cls(**document)
 
     def describe(self) -> dict[str, Any]:
@@ -157,8 +157,8 @@ class TableCopy:
         """Open the copy as a table.
 
         Args:
-            folder: which holds it.
-            empty: whether it may be without rows.
+            folder: the folder of the copy.
+            empty: true if it may have no rows.
 
         Raises:
             EngineError: the engine fails.
@@ -176,11 +176,11 @@ def copy_table(
     """Copy the described columns of a table to a folder, durably.
 
     Args:
-        table: which is copied.
-        name: of the copy.
-        folder: where it is written.
+        table: the table to copy.
+        name: the name of the copy.
+        folder: the folder of the copy.
         attributes: columns that are read as values.
-        ids: columns whose values are told apart.
+        ids: columns whose values are only compared.
 
     Raises:
         TableError: the table cannot be read, or a column is of a type that Parquet does not hold.
@@ -188,7 +188,7 @@ def copy_table(
         OSError: the copy cannot be written.
     """
     table.write_columns(tuple(attributes), tuple(ids), folder / f"{name}.parquet")
-    column = table.schema()[0]  # all columns of a table spell numbers alike
+    column = table.schema()[0]  # all columns of a table have the same notation of numbers
     return TableCopy(name, column.decimal, column.thousands, digests(folder, name, durably=True))
 
 
@@ -196,9 +196,9 @@ def digests(folder: Path, name: str, *, durably: bool = False) -> dict[str, str]
     """Return the SHA-256 of each file of a copy, by its path in the folder.
 
     Args:
-        folder: which holds the copy.
-        name: of the copy.
-        durably: whether to have the disk keep each file before its digest is returned.
+        folder: the folder of the copy.
+        name: the name of the copy.
+        durably: true to flush each file to disk before its digest is returned.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,10 +1,10 @@
-"""What Sfumato asks of an engine: counts and integer sums of cells, keys, and rows in batches or recoded.
+"""The contract of an engine: counts and integer sums of cells, keys, and rows in batches or recoded.
 
 An engine is one folder with a :class:`sfumato.engine.adapter.EngineAdapter`.  Its tables implement
 :class:`ProtectedTable` and :class:`Encoded`; the conformance suite in ``tests/engine`` runs over every engine.
 
-Codes follow :mod:`sfumato.domain.attribute`: declared cells, then the missing cell, then the unknown cell.  A row with
-a dropped value is in no tally.
+Codes follow :mod:`sfumato.domain.attribute`: declared cells, then the missing cell, then the undeclared cell.  A row
+with a dropped value is in no tally.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROWS = "rows of the class"
 
 
 class ColumnKind(StrEnum):
-    """The kind of the values of a column, as far as a domain needs it."""
+    """The kind of the values of a column, in the detail that a domain needs."""
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -50,8 +50,8 @@ class ColumnKind(StrEnum):
 class Column:
     """A column of the table: its name, its kind, the engine's name of its type, and the form of its numbers in text.
 
-    If ``moments`` is set, time stamps are points in time instead of the times that a clock showed.  The ``header`` is
-    the name in the table, which may be blank or repeated, or None if it is the name here.
+    If ``moments`` is set, time stamps are points in time instead of clock times.  The ``header`` is the name in the
+    table, which may be blank or repeated, or None if it is ``name``.
     """
 
     name: str
@@ -69,13 +69,13 @@ TILES = 32
 
 @dataclass(frozen=True)
 class DateProfile:
-    """The dates that a column mostly has.
+    """The dates in a column that mostly has dates.
 
     Attributes:
         kind: ``DATE``, or ``TIMESTAMP`` if they have a time of the day.
         others: the number of values that are no dates.
-        formats: how dates are written besides ISO 8601, the most frequent first.
-        ambiguous: the formats in which no day is above 12, so that days and months cannot be told apart.
+        formats: the formats of dates besides ISO 8601, the most frequent first.
+        ambiguous: the formats in which no day is above 12, so that days and months cannot be distinguished.
     """
 
     kind: ColumnKind
@@ -89,14 +89,14 @@ class Profile:
     """The facts from which a draft of a domain is made.  They are exact, for the table's owner only.
 
     ``values`` are the distinct non-null values in order, or None if there are more than the limit.  ``numbers``
-    describes the numbers of a text column that has more values than that: nearly all are numbers, and a few are codes,
-    such as "N" for "not applicable".  ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order,
-    if a column holds more different numbers than the limit, or further apart.  A number that fills a part occurs twice.
+    describes the numbers of a text column with more values: nearly all are numbers, and a few are codes, such as "N"
+    for "not applicable".  ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order, if a column
+    holds more different numbers than the limit, or further apart.  A number that fills a part occurs twice.
 
-    ``repeats`` are for a column whose values may name people: pairs of a number of rows, and of the values that have so
-    many, in order.  ``dates`` describe a column that mostly holds dates, but not all in the form of ISO 8601.
-    ``codes`` are values that stand for missing ones.  All other parts describe the column without them.  ``counts`` are
-    the rows of each of ``values``.  ``sample`` are some values of a text column that has more of them than the limit.
+    ``repeats`` are for a column whose values may name people: pairs of a number of rows, and of the number of values
+    with that many rows, in order.  ``dates`` describe a column that mostly holds dates, but not all in the form of ISO
+    8601. ``codes`` are values that mean missing ones.  All other parts describe the column without them.  ``counts``
+    are the rows of each of ``values``.  ``sample`` are some values of a text column with more values than the limit.
     """
 
     column: Column
@@ -135,16 +135,16 @@ class Recode:
     """A rewriting of rows: code, coarser code, class, labels.
 
     Full-domain recoding coarsens each attribute by ``levels`` and lists the published classes once.  Local recoding
-    leaves the codes unchanged and lists every tuple of codes.  A tuple is listed several times if its rows are dealt to
-    several classes; ``rows`` is the number that each takes.
+    leaves the codes unchanged and lists every tuple of codes.  A tuple is listed several times if its rows go to
+    several classes; ``rows`` is the number of rows for each.
 
     Attributes:
         attributes: the quasi-identifiers.
         levels: for each attribute the coarser code of each of its codes, shape ``(size,)``.
         classes: coarser codes of the classes, shape ``(classes, attributes)``.
         labels: the text for each class: ``classes`` rows, one text column per attribute.
-        rows: how many rows each class takes, shape ``(classes,)``, dealt at random; None: all of them.
-        suppressed: the label of a row that is in no class; None leaves such rows out.
+        rows: the number of rows for each class, shape ``(classes,)``, dealt at random; None: all of them.
+        suppressed: the label of a row that is in no class; None drops such rows.
     """
 
     attributes: tuple[str, ...]
@@ -155,7 +155,7 @@ class Recode:
     suppressed: str | None = None
 
     def turns(self) -> tuple[Counts, Counts]:
-        """First and last turn of each class among the rows of its tuple, counted from 1."""
+        """Return the first and last turn of each class among the rows of its tuple, counted from 1."""
         if self.rows is None:
             return np.ones(len(self.classes), np.int64), np.ones(len(self.classes), np.int64)
         _, tuples = np.unique(self.classes, axis=0, return_inverse=True)
@@ -173,15 +173,15 @@ class ProtectedTable(Protocol):
     """A protected table in its engine.
 
     Its owner opens it.  Opening refuses a table without rows, and the message says so.  Among several tables about the
-    same people only a table that lists all of them is refused.
+    same people only a table that lists all of them is refused for that.
     """
 
     def schema(self) -> tuple[Column, ...]:
-        """Columns in order; reads no row."""
+        """The columns in order; read no row."""
         ...
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        """Return facts for a draft domain.  Not private: for the owner of the table only."""
         ...
 
     def values(self, name: str) -> pa.ChunkedArray:
@@ -212,7 +212,7 @@ class ProtectedTable(Protocol):
         Args:
             attributes: columns that are read as values.
             ids: columns whose values are only compared, such as ids, keys, and columns whose values are discovered.
-            out: the file, which ends in ``.parquet``; nothing is left behind on failure.
+            out: the file, which ends in ``.parquet``; no file remains after a failure.
 
         Raises:
             TableError: there is no such column, or a column is of a type that Parquet does not hold.
@@ -221,7 +221,7 @@ class ProtectedTable(Protocol):
         ...
 
     def content(self) -> str:
-        """Name all rows and columns as they are now, hexadecimal.
+        """Name all current rows and columns, hexadecimal.
 
         The name is the same for the same rows and columns in any order and any layout of files.
         """
@@ -255,12 +255,12 @@ class Encoded(Protocol):
 
     @property
     def domain(self) -> Domain:
-        """The domain it was encoded with."""
+        """The domain of the codes."""
         ...
 
     @property
     def version(self) -> str:
-        """Names the encoded rows: the same rows under the same domain give the same name, hexadecimal."""
+        """The name of the encoded rows: the same rows under the same domain give the same name, hexadecimal."""
         ...
 
     def ready(self) -> None:
@@ -287,18 +287,17 @@ class Encoded(Protocol):
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Return the sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
 
-        ``value`` names an integer or real attribute.  Rows whose value is missing or unknown add nothing.
+        ``value`` names an integer or real attribute.  Rows whose value is missing or undeclared add nothing.
         """
         ...
 
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Return sums of k^0 .. k^degree over each cell of ``by``: shape ``(cells of by * (degree + 1),)``, flat in C
-        order.
+        """Return sums of k^0 .. k^degree over each cell of ``by``, flat in C order.
 
-        k is round(clamped value / unit) less what the attribute's minimum rounds to, so it is never negative;
-        rows whose value is missing or unknown are in none of the sums.
+        The shape is ``(cells of by * (degree + 1),)``.  k is round(clamped value / unit) minus the rounded minimum of
+        the attribute, so it is never negative.  Rows whose value is missing or undeclared are in none of the sums.
         """
         ...
 
@@ -318,22 +317,22 @@ class Encoded(Protocol):
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Return the number of rows over the bound that meet ``where``, at most ``most`` per unit: shape ``(1,)``.
 
-        The table is read again.
+        The engine re-reads the table.
         """
         ...
 
     def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
         """Return the number of units per size, before any bound on them: shape ``(starts,)``.
 
-        There is a bin per start, the last one open.  The table is read again.
+        There is a bin per start, the last one open.  The engine re-reads the table.
         """
         ...
 
     def derived(self, name: str) -> Encoded:
-        """Return the rows of a table that was derived of the same units, by its name.
+        """Return the rows of a table derived from the same units, by its name.
 
         Raises:
-            TableError: none was.
+            TableError: there is no such table.
         """
         ...
 
@@ -341,16 +340,16 @@ class Encoded(Protocol):
         """Return the distinct values of raw columns as text, with column ``units``, the number of their distinct units.
 
         The columns need not be in the domain.  A unit counts for at most ``domain.unit.rows`` values, chosen by a keyed
-        hash.  Rows with a missing key are left out.  The table is read again.  The result may be released only behind a
-        stability threshold.
+        hash.  Rows with a missing key are dropped.  The engine re-reads the table.  The result may be released only
+        behind a stability threshold.
         """
         ...
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """Refuse what :meth:`keys` could not find; reads no row.
+        """Refuse columns that :meth:`keys` could not use; read no row.
 
         Raises:
-            QueryError: no columns, one of them twice, or one called ``units``.
+            QueryError: no columns, a repeated column, or a column named ``units``.
             TableError: a column that the table does not have.
         """
         ...
@@ -364,7 +363,7 @@ class Encoded(Protocol):
 
 
 class Recodable(Encoded, Protocol):
-    """An encoded table whose raw rows can be rewritten: what a table on an engine encodes to.
+    """An encoded table whose raw rows can be rewritten: the result of encoding a table on an engine.
 
     For ``anonymize`` alone: rewritten rows carry no differential privacy.
     """
@@ -372,14 +371,14 @@ class Recodable(Encoded, Protocol):
     def rows_before_drop(self) -> Exact[int]:
         """Return the number of rows before the domain drops any, at most ``domain.unit.rows`` per unit.
 
-        The table is read again.
+        The engine re-reads the table.
         """
         ...
 
     def unbounded(self) -> Exact[int]:
         """Return the number of all rows, also of rows that the domain drops, over a bound or without an id.
 
-        The table is read again.
+        The engine re-reads the table.
         """
         ...
 
@@ -392,9 +391,9 @@ class Recodable(Encoded, Protocol):
         ...
 
     def held(self, column: str) -> Exact[pa.Table]:
-        """Distinct values of a raw column as text, with column ``units``: the number of different units that hold each.
+        """Return distinct values of a raw column as text, with column ``units``: the number of different units of each.
 
-        No bound on the rows of a unit applies.  Reads the table again.
+        No bound on the rows per unit applies.  The engine re-reads the table.
 
         Raises:
             TableError: a column that the table does not have.
@@ -412,20 +411,20 @@ class Recodable(Encoded, Protocol):
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Return the rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns.
 
-        The table is read again.
+        The engine re-reads the table.
         """
         ...
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write the rows of :meth:`recoded` to ``out``, a .csv or .parquet file (on Spark a directory of them).
 
-        If the engine can, it does not hold them in memory.  Nothing is left behind on failure.
+        If possible, the engine does not hold them in memory.  No file remains after a failure.
         """
         ...
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """Return the text columns ``names`` of what :meth:`write_recoded` wrote, read back from it.
+        """Return the text columns ``names`` of a file written by :meth:`write_recoded`.
 
-        A row each, or the distinct ones with column ``ROWS``, where the engine counted them.
+        The result has one row each, or the distinct ones with column ``ROWS`` if the engine counted them.
         """
         ...

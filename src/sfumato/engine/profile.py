@@ -1,4 +1,4 @@
-"""Facts for a draft domain, for the owner's eyes only: kinds guessed from text, distinct values, extremes."""
+"""Facts for a draft domain, only for the owner: kinds guessed from text, distinct values, extremes."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -19,24 +19,24 @@ _Query = Callable[[str], Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class DeclaredKeys:
-    """The keys of a table in the catalogue of a database: its own key, and columns that hold keys of other tables."""
+    """The keys of a table in the catalog of a database: its own key, and columns that hold keys of other tables."""
 
     key: str | None
     links: tuple[tuple[str, str], ...] = ()
 
 
 _INTEGER = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
-_WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
+_WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # the form of whole numbers next to missing values in many programs
 _CODE = "[+-]?0[0-9].*"
 _DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write days as time stamps
-_MOSTLY = 0.9  # of a column of dates are dates
-_SAMPLE = 1000  # distinct texts that show formats of dates and what a column holds
+_MOSTLY = 0.9  # smallest share of dates in a column of dates
+_SAMPLE = 1000  # distinct texts to detect date formats and kinds
 _SERIALS = (10_000, 73_109)  # days of spreadsheets from 1927 to 2100
-_LEAST_DAYS = 10  # that show without a name that a column has days
+_LEAST_DAYS = 10  # days that prove a column of dates without a matching name
 _COMPACT = (19_000_101, 21_001_231)  # days as numbers of eight digits
 _COUNTRIES = frozenset(("country", "countries", "iso", "iso2", "nation", "nationality", "land", "pais", "pays"))
-_FIRST_ROWS = 200  # that rule out most ways to read a column
-_REPEATED = 4  # rows of a number on average, from which on numbers are counted before they are sorted
+_FIRST_ROWS = 200  # rows that rule out most kinds of a column
+_REPEATED = 4  # from this average of rows per number, numbers are counted before they are sorted
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
 _BOOLEAN = f"{_TRUE}|false|False|FALSE"
@@ -44,14 +44,14 @@ _BOOLEAN = f"{_TRUE}|false|False|FALSE"
 
 @dataclass(frozen=True)
 class Profiler:
-    """Profiles columns of ``relation`` by what ``query`` answers."""
+    """A profiler of columns of ``relation``, which reads them with ``query``."""
 
     query: _Query
     dialect: Dialect
     relation: str
 
     def profile(self, column: Column, distinct_limit: int) -> Profile:
-        """Profile one column without the codes that stand for missing values."""
+        """Profile one column without the codes for missing values."""
         codes: tuple[Code, ...] = self._text_codes(column)
         profile = self._without(column, codes).profile_values(column, distinct_limit)
         numbers = self._number_codes(column, profile)
@@ -79,7 +79,7 @@ class Profiler:
         return f"({known} OR (({starts}) AND {self.dialect.matches(text, _BLANK)}))"
 
     def _text_codes(self, column: Column) -> tuple[str, ...]:
-        """Return the texts of a column that stand for missing values, unless all of its values are such texts."""
+        """Return the texts of a column that mean missing values, unless all of its values are such texts."""
         if column.kind is not ColumnKind.TEXT:
             return ()
         text = self.dialect.text(self.dialect.name(column.name))
@@ -99,7 +99,7 @@ class Profiler:
         return tuple(code for code in TEXT_CODES if counts[code] and code not in values)
 
     def _has_countries(self, column: Column) -> bool:
-        """Return whether a column has the codes of countries, among which NA is Namibia."""
+        """Return whether a column has country codes, which include NA for Namibia."""
         if _COUNTRIES.isdisjoint(re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column.name.lower())):
             return False
         text = self.dialect.text(self.dialect.name(column.name))
@@ -110,7 +110,7 @@ class Profiler:
         return bool(held == countries)
 
     def _number_codes(self, column: Column, profile: Profile) -> tuple[int | float, ...]:
-        """Return the numbers of a column that stand for missing values."""
+        """Return the numbers of a column that mean missing values."""
         if not (isinstance(profile.minimum, int | float) and isinstance(profile.maximum, int | float)):
             return ()
         if profile.column.kind is ColumnKind.BOOLEAN or not any(map(_is_code, (profile.minimum, profile.maximum))):
@@ -127,8 +127,8 @@ class Profiler:
     def profile_values(self, column: Column, distinct_limit: int) -> Profile:
         """Profile one column with all of its values.
 
-        A text column that only holds whole numbers is profiled as integers, and so on, since CSV knows
-        text only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
+        A text column with whole numbers only is profiled as integers, and so on, because CSV has text only.  A real
+        column with whole numbers only is profiled as integers.  Extremes are of finite values.
         """
         kind, value = self._read(column)
         finite = f"ABS({value}) <= 1.7976931348623157e308" if kind is ColumnKind.REAL else "1 = 1"
@@ -155,7 +155,8 @@ class Profiler:
         return profile
 
     def _dates_in_numbers(self, column: Column, profile: Profile) -> DateProfile | None:
-        """Return the dates of a column of numbers: serials of a spreadsheet, if its name says so, or eight digits.
+        """Return the dates of a column of numbers: serials of a spreadsheet, if its name suggests dates, or eight
+        digits.
 
         Many different numbers of eight digits are dates under any name, because few such numbers are days.
         """
@@ -198,7 +199,7 @@ class Profiler:
             self.dialect.matches(text, _DAYS_ONLY),
             " OR ".join(self.dialect.matches(text, DateFormat(each).pattern) for each in formats) or "1 = 0",
         ]
-        for one, other in twins:  # days above 12 tell a day from a month
+        for one, other in twins:  # days above 12 distinguish a day from a month
             only = [self.dialect.matches(text, DateFormat(each).pattern) for each in (one, other)]
             tests.append(f"{only[0]} AND NOT {only[1]}")
         counts = ", ".join(f"COUNT(CASE WHEN {test} THEN 1 END)" for test in tests)
@@ -227,7 +228,7 @@ class Profiler:
         return Profile(replace(column, kind=kind), held, distinct, missing, low, high, None, tiles=tiles)
 
     def _tiles(self, value: str, kind: ColumnKind, finite: str, *, repeated: bool) -> tuple[int | float, ...]:
-        """Return the least number of each of TILES parts of equally many rows.
+        """Return the smallest number of each of TILES parts of equally many rows.
 
         If numbers are ``repeated``, the different ones are sorted with their rows, which are fewer than all rows.
         """
@@ -256,7 +257,7 @@ class Profiler:
         return tuple((int(each), int(values)) for each, values in repeats)
 
     def _read(self, column: Column) -> tuple[ColumnKind, str]:
-        """Return the kind that a column seems to hold, and its values as that kind."""
+        """Return the apparent kind of a column, and its values as that kind."""
         name = self.dialect.name(column.name)
         text = self.dialect.text(name)
         match column.kind:
@@ -297,7 +298,7 @@ class Profiler:
     def _first_reading(
         self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]
     ) -> tuple[ColumnKind, str] | None:
-        """Return the first reading whose test holds for every value that is not missing; None if there is none.
+        """Return the first reading whose test holds for every present value; None if there is none.
 
         Readings that the first rows rule out are not tested on the others.
         """
@@ -317,7 +318,7 @@ _TEXTS = 500
 
 
 def distinct_statement(column: str, relation: str, dialect: Dialect, among: Sequence[str]) -> str:
-    """Return the statement that reads at most 500 distinct values of a quoted column as text, or those ``among`` it."""
+    """Return a statement for at most 500 distinct values of a quoted column as text, or for the values in ``among``."""
     text = dialect.text(column)
     chosen = f" AND {text} IN ({', '.join(map(dialect.string, among))})" if among else ""
     distinct = f"SELECT DISTINCT {text} AS x FROM {relation} WHERE {column} IS NOT NULL{chosen}"
@@ -329,7 +330,7 @@ TEXT_CODES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "Inf
 _BLANK = "[ \t]*"
 _BLANKS = (" ", "\t")
 _MOST_CODES = 8
-_LEAST_SHARE = 0.001  # of the rows have a number that is a code
+_LEAST_SHARE = 0.001  # smallest share of rows with a number that is a code
 
 
 def _is_code(value: float) -> bool:
@@ -347,10 +348,10 @@ def _is_code(value: float) -> bool:
 def outlying_codes(
     least: Sequence[tuple[float, int]], greatest: Sequence[tuple[float, int]], *, rows: int
 ) -> tuple[int | float, ...]:
-    """Return the numbers that stand for missing values: far outside the rest, and shared by many rows.
+    """Return the numbers that mean missing values: far outside the rest, and shared by many rows.
 
     Args:
-        least: the least distinct numbers in increasing order, with their rows.
+        least: the smallest distinct numbers in increasing order, with their rows.
         greatest: the greatest in decreasing order.
         rows: the rows with a number.
 
@@ -389,11 +390,11 @@ _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member"
 _MARKS = ("id", "ids", "uid", "guid", "uuid", "nr", "nbr", "no", "num", "number", "key", "serialno", "caseid", "ssn",
           "mrn", "pid", "idno")  # fmt: skip
 _LEAST_PEOPLE = 10
-_ROWS_OF_ONE = 100  # on average, at most, of what may be a person
+_ROWS_OF_ONE = 100  # largest average of rows per person
 
 
 def named_like_people(name: str) -> int:
-    """Return how much the name of a column is like an id: 2 for people, 1 for any id, 0 for none.
+    """Return how much the name of a column resembles an id: 2 for people, 1 for any id, 0 for none.
 
     >>> [named_like_people(name) for name in ("patient_nbr", "encounter_id", "userId", "age", "number_of_visits")]
     [2, 1, 2, 0, 0]
@@ -415,7 +416,7 @@ def may_name_people(name: str, held: int, distinct: int) -> bool:
 
 
 def _boolean(true: str, name: str) -> str:
-    return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # booleans have no MIN everywhere
+    return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # not every engine has MIN of booleans
 
 
 def _is_integer(value: str) -> str:

@@ -1,4 +1,4 @@
-"""Raw columns as a domain reads them: without codes for missing values, and with dates of any format in ISO 8601."""
+"""Raw columns in the form of a domain: without codes for missing values, and with dates of any format in ISO 8601."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -19,13 +19,13 @@ _DAYS_OF_4_YEARS = 1461
 def cleaned_relation(
     dialect: Dialect, attributes: Sequence[Attribute], columns: Mapping[str, Column], relation: str
 ) -> tuple[str, dict[str, Column]]:
-    """Return a relation with the columns of a table, and with cleaned copies of those that need it.
+    """Return a relation with the columns of a table, and with cleaned copies of columns that need it.
 
     Args:
         dialect: the dialect of the engine.
         attributes: the attributes of a domain.
         columns: the columns of the table.
-        relation: the text after FROM.
+        relation: the FROM clause.
 
     Returns:
         The new relation, and the column to read for each attribute.
@@ -45,7 +45,7 @@ def cleaned_relation(
 
 
 def _named(relation: str) -> str:
-    """Return the text after FROM for a relation under a name of ours."""
+    """Return a FROM clause that gives a relation a new name."""
     return f"(SELECT * FROM {relation}) AS source_rows"
 
 
@@ -116,7 +116,7 @@ def _infinite(dialect: Dialect, column: Column, codes: Sequence[str]) -> list[st
 def _iso(dialect: Dialect, text: str, written: DateFormat, *, clock: bool) -> str:
     """Return the text of ISO 8601 for a text that matches a format.
 
-    The places of the parts depend on how many characters the parts before them have, so this is a tree of CASE.
+    The positions of the parts depend on the lengths of the parts before them, so this is a tree of CASE.
     """
 
     def tree(parts: Sequence[tuple[str, DatePart | None]], start: int, places: Mapping[str, tuple[int, int]]) -> str:
@@ -140,7 +140,7 @@ def _iso(dialect: Dialect, text: str, written: DateFormat, *, clock: bool) -> st
 
 
 def _ends(dialect: Dialect, text: str, start: int, rest: Sequence[tuple[str, DatePart | None]], field: DatePart) -> str:
-    """Return the condition that a part of a text ends before a place."""
+    """Return the condition that a part of a text ends before a position."""
     if not rest:
         return f"CHAR_LENGTH({text}) < {start}"
     mark = f"SUBSTRING({text}, {start}, 1)"
@@ -151,7 +151,7 @@ def _ends(dialect: Dialect, text: str, start: int, rest: Sequence[tuple[str, Dat
 
 
 def _joined(dialect: Dialect, text: str, places: Mapping[str, tuple[int, int]], *, clock: bool) -> str:
-    """Return the text of ISO 8601 from the places of its parts."""
+    """Return the text of ISO 8601 from the positions of its parts."""
 
     def part(name: str, otherwise: str) -> str:
         if name not in places:
@@ -179,7 +179,7 @@ def _joined(dialect: Dialect, text: str, places: Mapping[str, tuple[int, int]], 
 
 
 def _hour_of_day(hour: str, half: str) -> str:
-    """Return the hour from 00 to 23 as text, from one of 01 to 12 and AM or PM."""
+    """Return the hour from 00 to 23 as text, from an hour of 01 to 12 and AM or PM."""
     branches = " ".join(f"WHEN '{each:02}' THEN '{each + 12}'" for each in range(1, 12))
     afternoon = f"CASE {hour} {branches} ELSE '12' END"
     return f"CASE WHEN UPPER({half}) = 'PM' THEN {afternoon} WHEN {hour} = '12' THEN '00' ELSE {hour} END"

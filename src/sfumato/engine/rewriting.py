@@ -1,4 +1,4 @@
-"""Rewriting rows by a ``Recode``: codes in, labelled rows in random order out.
+"""The rewriting of rows by a ``Recode``: codes in, labeled rows in random order out.
 
 Only the class of a row and its raw columns are shuffled; labels are looked up afterwards.
 """
@@ -21,13 +21,13 @@ _Integers = NDArray[np.int64]
 _Codes = NDArray[np.unsignedinteger]
 
 _KEY_BITS = 62
-_DENSE = 1 << 22  # a table of all keys is used up to this many: beyond, it misses the caches more than a hash does
+_DENSE = 1 << 22  # largest table of all keys; beyond, a hash uses the caches better
 
 
 class Tuples:
-    """A list of distinct code tuples, with a search for the place of a tuple.
+    """A list of distinct code tuples, with a search for the index of a tuple.
 
-    Attributes are packed into one 64-bit key.  If that is too narrow, the packed part is replaced by its place among
+    Attributes are packed into one 64-bit key.  If that is too narrow, the packed part is replaced by its index among
     the prefixes of the list.
     """
 
@@ -45,7 +45,7 @@ class Tuples:
             if (bound * size).bit_length() > _KEY_BITS:
                 known, keys = np.unique(keys, return_inverse=True)
                 self._steps.append((weighted, _Places(known, bound)))
-                bound = max(len(known), 1)  # of an empty list the one prefix that nothing has
+                bound = max(len(known), 1)  # an empty list has one prefix, which matches nothing
                 weighted = [np.arange(bound, dtype=np.int64)]
             keys = keys * size + column
             weighted = [*(table * size for table in weighted), level.astype(np.int64)]
@@ -53,7 +53,7 @@ class Tuples:
         self._steps.append((weighted, _Places(keys, bound)))
 
     def places(self, columns: Sequence[NDArray[np.integer]]) -> _Integers:
-        """Return the place of each tuple of codes in the list, -1 for none; one array of codes per attribute."""
+        """Return the index of each tuple of codes in the list, -1 for none; one array of codes per attribute."""
         rest = iter(columns)
         places_so_far = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
         missing = np.zeros(len(places_so_far), dtype=np.bool_)
@@ -68,7 +68,7 @@ class Tuples:
 
 
 class _Places:
-    """The place of each of some distinct keys."""
+    """The index of each of some distinct keys."""
 
     def __init__(self, keys: _Integers, bound: int) -> None:
         self._table: _Integers | None = None
@@ -80,7 +80,7 @@ class _Places:
     def of(self, keys: _Integers) -> _Integers:
         if self._table is not None:
             return self._table[keys]
-        import pyarrow.compute as pc  # here, as its functions are made when it is loaded, and few tables need them
+        import pyarrow.compute as pc  # imported here: the import is slow, and few tables need it
 
         places: _Integers = pc.fill_null(pc.index_in(pa.array(keys), self._keys), -1).to_numpy().astype(np.int64)
         return places
@@ -105,8 +105,8 @@ class ClassAssignment:
     def classes(self, columns: Sequence[NDArray[Any]]) -> _Integers:
         """Return the number of the class of each row, shape ``(rows,)``.
 
-        A row in no class has number -1, or one more than the last class where such rows are published.  Each call
-        goes on where the last one ended.
+        A row in no class has number -1, or one more than the last class if such rows are published.  Each call
+        continues after the last one.
         """
         classes = self._tuples.places(columns)
         if self._decks is not None:
@@ -142,7 +142,7 @@ class _Decks:
 
 
 BUCKET_ROWS = 1 << 20
-_BUCKETS = 256  # at most: each has an open file
+_BUCKETS = 256  # largest number of buckets, because each has an open file
 
 
 class Shuffle:
@@ -151,16 +151,16 @@ class Shuffle:
     Rows are dealt to buckets at random, and each bucket is shuffled.  Independent uniform buckets and a uniform order
     within each make a uniform order of all rows (Rao 1961; Sandelius 1962), and only one bucket has to fit in memory.
     The draws come from the operating system.  So the order reveals nothing about the order of the input, even to an
-    attacker who knows most of that.
+    attacker who knows most of it.
     """
 
     def __init__(self, schema: pa.Schema, rows: int, folder: Path) -> None:
         """Make buckets.
 
         Args:
-            schema: of the batches.
-            rows: about how many rows there will be.
-            folder: where rows are kept meanwhile if they do not fit into one bucket; for this user only.
+            schema: the schema of the batches.
+            rows: the approximate number of rows.
+            folder: a folder for rows that do not fit into one bucket; for this user only.
         """
         self._schema = schema
         self._entropy = OsEntropy()
@@ -195,7 +195,7 @@ class Shuffle:
             yield self._shuffled(bucket)
 
     def close(self) -> None:
-        """Forget all rows."""
+        """Delete all rows."""
         for writer in self._writers:
             writer.close()
         for file in self._files:
@@ -208,16 +208,17 @@ class Shuffle:
 def relabelled(
     rows: pa.RecordBatchReader, recode: Recode, raw: Sequence[str], *, about: int, folder: Path
 ) -> pa.RecordBatchReader:
-    """Rewritten rows in random order, their labels dictionary-encoded.  All of ``rows`` is read before this returns.
+    """Return rewritten rows in random order, their labels dictionary-encoded.  All ``rows`` are read before this
+    returns.
 
     Only the number of a row's class and its raw columns are shuffled; labels are looked up afterwards.
 
     Args:
-        rows: one column of codes for each quasi-identifier, in their order, then the raw columns.
-        recode: what to write.
+        rows: one column of codes for each quasi-identifier, in order, then the raw columns.
+        recode: the rewriting.
         raw: names of the raw columns.
-        about: how many rows there will be.
-        folder: where rows are kept meanwhile if they are many; for this user only.
+        about: the approximate number of rows.
+        folder: a folder for many rows; for this user only.
     """
     assignment, quasi = ClassAssignment(recode), len(recode.attributes)
     carried = [rows.schema.field(place).with_name(f"r{place}") for place in range(quasi, len(rows.schema))]
@@ -248,7 +249,7 @@ def _labelled(mixer: Shuffle, labels: Sequence[_Label], schema: pa.Schema) -> It
 
 
 class _Label:
-    """A column of labels: the code of its text for each class, in as few bytes as codes need."""
+    """A column of labels: the code of its text for each class, in the fewest bytes for the codes."""
 
     def __init__(self, column: pa.ChunkedArray, suppressed: str | None) -> None:
         encoded = column.combine_chunks().dictionary_encode()

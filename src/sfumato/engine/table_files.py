@@ -1,4 +1,4 @@
-"""Files under tables: their names in messages, whether they were written since, names of their content, new files."""
+"""Files of tables: their names in messages, the detection of changes, names of their content, and new files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def redacted_source(source: object) -> str:
     """Return the address of a table without user, password and options; a path stays unchanged.
 
-    If an unusual password hides where the host begins, only the scheme is returned.
+    If an unusual password hides the start of the host, only the scheme is returned.
 
     >>> redacted_source("postgresql://ann:secret@db.example/census?table=people&sslpassword=secret")
     'postgresql://db.example/census?table=people'
@@ -56,7 +56,7 @@ def stamps(source: str) -> Stamps:
     if "://" in source:
         return ()
     one = _stamp(source)
-    if one is not None and stat.S_ISREG(one[0]):  # the most usual: a server looks before every question
+    if one is not None and stat.S_ISREG(one[0]):  # the most common case: a server checks it before every query
         return (one[1],)
     pattern = source if one is None else f"{literal_path(Path(source))}/*.parquet"
     every = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
@@ -74,13 +74,13 @@ class Content:
     """
 
     def __init__(self, name: Callable[[], str], *, files: str = "") -> None:
-        """Note how rows and columns are named, which may take long, and happens when it is asked for."""
+        """Take the function that names rows and columns; it may take long, and runs on demand."""
         self._name = name
         self.files = files
 
     @cached_property
     def name(self) -> str:
-        """A name of all rows and columns.
+        """The name of all rows and columns.
 
         Raises:
             EngineError: a table was written since it was read.
@@ -89,11 +89,11 @@ class Content:
 
 
 def bytes_name(files: Iterable[str], form: str) -> str:
-    """Name the bytes of files, in whatever order and under whatever names.
+    """Name the bytes of files, in any order and under any names.
 
     Args:
         files: their paths.
-        form: how the bytes are read.
+        form: the format of the bytes.
     """
     digests = []
     for file in files:
@@ -129,15 +129,15 @@ def table_files(folder: Path, name: str) -> list[Path]:
 def name_columns(headers: Sequence[str]) -> dict[str, str]:
     """Return a unique name for each header of a table, in order, with the header.
 
-    A header that is not blank, and stands before its repetitions, is the name.  A blank header of the first column
-    becomes ``row``, and another one ``column_`` with its position.  A repeated header gets a number.  Engines ignore
-    case, so headers that differ in case only are equal.
+    A non-blank header is the name at its first occurrence.  A blank header of the first column becomes ``row``, and
+    another one ``column_`` with its position.  A repeated header gets a number.  Engines ignore case, so headers that
+    differ in case only are equal.
 
     >>> name_columns(["", "x", "X", "", "x_2"])
     {'row': '', 'x': 'x', 'X_3': 'X', 'column_4': '', 'x_2': 'x_2'}
     """
     taken = {header.casefold() for header in headers}
-    free = taken - {""}  # headers that no column has as its name yet
+    free = taken - {""}  # headers that no column uses as its name yet
     named: dict[str, str] = {}
     for position, header in enumerate(headers, 1):
         name = header or ("row" if position == 1 else f"column_{position}")
@@ -176,10 +176,10 @@ BATCH_ROWS = 1 << 17
 
 @contextmanager
 def complete(out: Path) -> Iterator[Path]:
-    """Where to write first: what stands there takes the place of ``out`` at the end, and vanishes on failure.
+    """Provide a temporary path, which replaces ``out`` at the end and is removed on failure.
 
     Raises:
-        InputError: the name does not say which format, or its directory does not exist.
+        InputError: the name has no known format, or its directory does not exist.
     """
     if out.suffix not in SUFFIXES:
         raise InputError(f"cannot write {out.name}; its name should end in .csv or .parquet", culprit=out)
@@ -202,7 +202,7 @@ def discard(path: Path) -> None:
 
 
 def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Path) -> None:
-    """Write batches as they come.
+    """Write batches one by one.
 
     Raises:
         TableError: a column is of a type that such a file does not hold.
@@ -232,7 +232,7 @@ def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     options = csv.ConvertOptions(
         include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
-    lines = csv.ParseOptions(newlines_in_values=True)  # a column that is kept may hold any text
+    lines = csv.ParseOptions(newlines_in_values=True)  # a raw column may hold any text
     with csv.open_csv(path, parse_options=lines, convert_options=options) as reader:
         yield from reader
 
@@ -244,7 +244,7 @@ def _writer(path: Path, schema: pa.Schema) -> Any:  # noqa: ANN401 - Arrow's wri
 
     if path.suffix == ".csv":
         return pa_csv.CSVWriter(path, schema)
-    # Text is read back as text, however it was encoded here.  Finding the least and the greatest label of a few costs
-    # a third of the writing, and no reader skips anything by them in rows of random order.
+    # Text is read back as text, in any encoding.  Finding the smallest and the largest label takes
+    # a third of the writing, and no reader can skip rows of random order by them.
     plain = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(path, schema, store_schema=False, write_statistics=plain)

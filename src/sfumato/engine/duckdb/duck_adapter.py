@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DuckAdapter(EngineAdapter):
-    """DuckDB: files, and frames in memory.  It claims what no other engine does."""
+    """DuckDB: files, and frames in memory.  It claims all sources that no other engine claims."""
 
     folder = "a folder"
     joinable_sources = "from files and frames"
@@ -53,7 +53,7 @@ class DuckAdapter(EngineAdapter):
         )
 
     def place(self, table: SchemaTable, source: str) -> Path:
-        """Return the one file or folder of a table in a folder of several."""
+        """Return the only file or folder of a table in a folder of several."""
         try:
             return _in_folder(table, Path(source))
         except OSError as error:
@@ -75,7 +75,7 @@ class DuckAdapter(EngineAdapter):
         """Return whether a path is a folder, unless the names in it show that it is one table in parts."""
         try:
             return Path(source).is_dir() and not any(_in_parts(each.name) for each in Path(source).iterdir())
-        except OSError:  # such as a name that is too long; opening it tells
+        except OSError:  # for example, the name is too long; opening the file reports it
             return False
 
     def allowed(self, source: str, places: ServedPlaces) -> bool:
@@ -120,7 +120,7 @@ def _in_folder(table: SchemaTable, folder: Path) -> Path:
 class ParquetFiles:
     """Parquet files that match a pattern.
 
-    The ``format`` says how numbers are spelled in text that came from a CSV file.  The ``headers`` are those of all
+    The ``format`` is the notation of numbers in text that came from a CSV file.  The ``headers`` are the headers of all
     columns by their names; they are empty if every header is a name.
     """
 
@@ -135,7 +135,7 @@ class ParquetFiles:
 
     @property
     def form(self) -> str:
-        """The format ``parquet``; a Parquet file states the rest itself."""
+        """The format ``parquet``; a Parquet file itself states the rest."""
         return "parquet"
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
@@ -147,7 +147,7 @@ class ParquetFiles:
         return f"(SELECT * FROM {read} AS positions({names})) AS renamed"  # noqa: S608 - every name in it is quoted
 
     def stamps(self) -> Stamps:
-        """Return the stamps of every file that matches now."""
+        """Return the stamps of every file that currently matches."""
         return stamps(self.pattern)
 
 
@@ -162,7 +162,7 @@ class Frame:
 
     @property
     def form(self) -> str:
-        """None: it has no bytes of a file."""
+        """The empty text, because it has no bytes of a file."""
         return ""
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
@@ -171,7 +171,7 @@ class Frame:
         return "sfumato_frame"
 
     def stamps(self) -> Stamps:
-        """None: nobody else writes to it."""
+        """Return no stamps, because only this process writes to the table."""
         return ()
 
 
@@ -179,8 +179,8 @@ def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | Par
     """Return the source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
 
     Raises:
-        TableError: nothing is there, it cannot be read, or it is not what its name says.
-        InputError: the name does not say what it is.
+        TableError: nothing is there, it cannot be read, or its content does not match its name.
+        InputError: the name does not reveal the format.
     """
     text, path = str(path), Path(path)
     try:
@@ -257,7 +257,7 @@ def frame_source(frame: object) -> Frame:
 
 
 def _mixed_columns(frame: Any) -> str:  # noqa: ANN401  (a frame of any library)
-    """Return words for the columns that Arrow cannot hold, as they mix types, and a remedy."""
+    """Return words for the columns with mixed types, which Arrow cannot hold, and a remedy."""
     mixed = []
     for name in getattr(frame, "columns", ()):
         try:
@@ -271,7 +271,7 @@ def _mixed_columns(frame: Any) -> str:  # noqa: ANN401  (a frame of any library)
 
 
 def _with_index(frame: Any) -> Any:  # noqa: ANN401  (a pandas frame)
-    """Return a pandas frame whose named row labels are its first columns; labels without a name are left out."""
+    """Return a pandas frame with its named row labels as first columns; labels without a name are omitted."""
     named = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if not named:
         return frame
@@ -296,7 +296,7 @@ def _with_unique_names(frame: Any) -> tuple[Any, dict[str, str]]:  # noqa: ANN40
 
 
 def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
-    """Return a frame as an Arrow table, by the interface that libraries of frames share; None for any other value."""
+    """Return a frame as an Arrow table, by the common interface of frame libraries; None for any other value."""
     name = type(frame).__name__
     if (library, name) == ("polars", "LazyFrame"):
         frame = frame.collect()

@@ -1,4 +1,4 @@
-"""The rows of a unit that stay in DuckDB: those of :mod:`sfumato.engine.bounding`, selected without a window.
+"""The rows of a unit within its bounds in DuckDB: the rows of :mod:`sfumato.engine.bounding`, without a window.
 
 The rows of units that could be above a bound are numbered in arrays, some units at a time.  Cells and rows are hashed
 and sorted, unit by unit, only if a bound cuts them.  The digests are of the same texts, so the rows are the same.
@@ -22,19 +22,19 @@ from sfumato.engine.encoding import RowEncoding
 
 _Rows = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
-_Words = NDArray[np.uint64]  # of a digest's hexadecimal digits, two a row: they compare as the text does
+_Words = NDArray[np.uint64]  # two words per row from a digest's hexadecimal digits: they compare like the text
 
-BUCKET_ROWS = 1_000_000  # rows looked at together, of whole units: about 100 MB of arrays
-_SPREAD = 16  # times the rows, at most: within so many numbers values are told apart by a place each
+BUCKET_ROWS = 1_000_000  # rows per bucket, of whole units: about 100 MB of arrays
+_SPREAD = 16  # largest range per row for which each value has an entry of an array
 
 
 def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # noqa: ANN401 - a duckdb connection
-    """Drop every row that a bound takes away.
+    """Drop every row beyond a bound.
 
     Args:
         cursor: a connection that has the relation.
         relation: a table of encoded rows, of whole units.
-        encoding: made the relation.
+        encoding: the encoding of the relation.
     """
     table_over, gone = f"{relation}_over", f"{relation}_gone"
     fewest = fewest_cut(encoding.domain.unit)
@@ -60,19 +60,19 @@ def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # n
 
 
 def _beyond_of_large(relation: str, encoding: RowEncoding) -> str:
-    """Return SQL for the places of rows that a bound takes away, of units that are too large for an array."""
+    """Return SQL for the positions of rows beyond a bound, for units that are too large for an array."""
     of = f"FROM {relation} WHERE u IN (SELECT u FROM {relation}_over WHERE part < 0)"
     rows = bounded(f"(SELECT *, rowid AS row_at {of}) AS large", encoding, ["row_at", "u"])
     return f"SELECT rowid {of} AND rowid NOT IN (SELECT row_at FROM ({rows}) AS kept_rows)"
 
 
 def _drop(cursor: Any, relation: str, gone: str) -> None:  # noqa: ANN401 - a duckdb connection
-    """Drop the rows at some places of a relation."""
+    """Drop the rows at some positions of a relation."""
     ((few,),) = cursor.sql(f"SELECT (SELECT COUNT(*) FROM {gone}) * 2 < (SELECT COUNT(*) FROM {relation})").fetchall()
     if few:
         cursor.execute(f"DELETE FROM {relation} WHERE rowid IN (SELECT place FROM {gone})")
         return
-    # deleted rows would go on filling the memory
+    # deleted rows would still occupy memory
     cursor.execute(f"ALTER TABLE {relation} RENAME TO {relation}_unbounded")
     rows = f"SELECT * FROM {relation}_unbounded WHERE rowid NOT IN (SELECT place FROM {gone})"
     cursor.execute(f"CREATE TABLE {relation} AS {rows}")
@@ -81,7 +81,7 @@ def _drop(cursor: Any, relation: str, gone: str) -> None:  # noqa: ANN401 - a du
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Rows of some units: where each is in the relation, the number of its unit, and its cell for each bound."""
+    """Rows of some units: the position of each in the relation, the number of its unit, and its cell for each bound."""
 
     cursor: Any
     relation: str
@@ -102,7 +102,7 @@ class _Bucket:
         return cls(cursor, relation, encoding, columns[0], columns[1], columns[2:])
 
     def dropped(self) -> _Rows:
-        """Return the places of rows that a bound takes away, one bound after the other."""
+        """Return the positions of rows beyond a bound, one bound after the other."""
         mask = np.ones(len(self.places), dtype=bool)
         draws = _Draws(self)
         for bound, cell in zip(self.encoding.domain.unit.per, self.cells, strict=True):
@@ -115,7 +115,7 @@ class _Bucket:
         return self.places[~mask]
 
     def _cut_cells(self, mask: _Mask, pairs: _Rows, held: _Rows, most: int) -> None:
-        """Drop the rows in cells of a unit beyond the first ``most``; cells are numbered by their place in ``held``."""
+        """Drop the rows in cells of a unit beyond the first ``most``; cells are numbered by their index in ``held``."""
         rows, size = np.flatnonzero(mask), len(held)
         cells, inverse = _numbered(pairs[rows])
         many = np.flatnonzero(np.bincount(cells // size)[cells // size] > most)
@@ -133,7 +133,7 @@ class _Bucket:
         return self._words(requests, select)[0]
 
     def row_words(self, rows: _Rows, repetitions: _Rows) -> tuple[_Words, _Words]:
-        """Digests of what some rows hold, and of these with a number behind."""
+        """Return digests of the content of some rows, and of the content with a number after it."""
         dialect = self.encoding.dialect
         requests = pa.table({"place": self.places[rows], "repetition": repetitions, "asking": np.arange(len(rows))})
         content = f"SELECT asking, repetition, {row_content(self.encoding)} AS content FROM {self.relation} AS t "
@@ -143,7 +143,7 @@ class _Bucket:
         return held, drawn
 
     def _words(self, requests: pa.Table, select: str) -> list[_Words]:
-        """Columns of digests behind a first one that numbers the rows, in the order of these."""
+        """Return columns of digests after a first one that numbers the rows, in the order of ``requests``."""
         self.cursor.register("asked", requests)
         try:
             words = self.cursor.sql(select).to_arrow_table().combine_chunks()
@@ -155,7 +155,7 @@ class _Bucket:
 
 
 class _Draws:
-    """The order of rows within their unit, computed where a bound asks for it."""
+    """The order of rows within their unit, computed if a bound needs it."""
 
     def __init__(self, bucket: _Bucket) -> None:
         self._bucket = bucket
@@ -193,7 +193,7 @@ def _cut(mask: _Mask, groups: _Rows, most: int, draws: _Draws) -> None:
 
 
 def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
-    """Return the distinct values, in order, and the place of each row's among them."""
+    """Return the distinct values, in order, and the index of each row's value among them."""
     if not len(values) or int(values.max()) > _SPREAD * len(values):
         return np.unique(values, return_inverse=True)
     held = np.zeros(int(values.max()) + 1, dtype=bool)
@@ -202,9 +202,7 @@ def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
 
 
 def _rank(groups: _Rows, words: _Words, *, equal: bool = False) -> _Rows:
-    """Return the place of each row within its group by its words, from 0; with ``equal`` within the rows of equal
-    words.
-    """
+    """Return the rank of each row within its group by its words, from 0; with ``equal``, among rows of equal words."""
     order = _order(groups, words)
     changed = groups[order][1:] != groups[order][:-1]
     if equal:
@@ -216,7 +214,7 @@ def _rank(groups: _Rows, words: _Words, *, equal: bool = False) -> _Rows:
 
 
 def _order(groups: _Rows, words: _Words) -> _Rows:
-    """Rows by group and words: by as many bits as one number holds, by all of them where these leave two rows alike."""
+    """Return rows by group and words: by as many bits as one number holds, and by all of them on a tie."""
     bits = int(groups.max(initial=0)).bit_length()
     key = (groups.astype(np.uint64) << np.uint64(64 - bits) if bits else np.uint64(0)) | (
         words[:, 0] >> np.uint64(bits)

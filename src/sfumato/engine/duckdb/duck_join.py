@@ -1,4 +1,4 @@
-"""Tables of DuckDB that are joined: their encoded rows, and views of these, in the database that a process shares."""
+"""Joined tables of DuckDB: their encoded rows, and views of these, in the database that a process shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfumato.errors import EngineError
 
 
 class DuckJoin:
-    """Implements :class:`sfumato.engine.adapter.JoinEngine`."""
+    """The :class:`sfumato.engine.adapter.JoinEngine` of this engine."""
 
     format = None  # a view's query reads codes, no text
 
@@ -30,7 +30,7 @@ class DuckJoin:
 
     @property
     def dialect(self) -> Dialect:
-        """DuckDB's."""
+        """The dialect of DuckDB."""
         return DIALECT
 
     def columns(self, name: str) -> Mapping[str, Column]:
@@ -38,14 +38,14 @@ class DuckJoin:
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """Return a table of the database, dropped with this; joins are by hash."""
+        """Return a table of the database, dropped with this object; joins are by hash."""
         del keys
         table = self._tables[name]
         with table.reading() as cursor:
             return self._made(cursor, select(table.source.relation(cursor)))
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """Return a table of the database, dropped with this; joins are by hash."""
+        """Return a table of the database, dropped with this object; joins are by hash."""
         del keys
         with self._session.cursor(self.title) as cursor:
             return self._made(cursor, select)
@@ -56,7 +56,7 @@ class DuckJoin:
             return list(cursor.sql(statement).fetchall())
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """See :class:`sfumato.engine.adapter.JoinEngine`: of files that were not written meanwhile."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`; the files did not change in the meantime."""
         made = make()
         contents = {name: table.content_while(self.ready) for name, table in self._tables.items()}
         self.ready()
@@ -97,16 +97,16 @@ class DuckJoin:
 
     @property
     def form(self) -> str:
-        """None: it has no bytes of its own."""
+        """The empty text, because it has no bytes of its own."""
         return ""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """None: it has no columns of its own."""
+        """No headers, because it has no columns of its own."""
         return {}
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
-        """Nothing that could be read: a view's query names the encoded tables."""
+        """Return nothing to read: a view's query names the encoded tables."""
         return ""
 
     def stamps(self) -> Stamps:
@@ -114,10 +114,10 @@ class DuckJoin:
         return tuple(stamp for table in self._tables.values() for stamp in table.source.stamps())
 
     def _refuse_written(self) -> None:
-        """Refuse where a file was written since its rows were encoded.
+        """Refuse if a file was written since its rows were encoded.
 
         Raises:
-            EngineError: so it is.
+            EngineError: a file was written.
         """
         for name, table in self._tables.items():
             if table.source.stamps() != self._stamps[name]:

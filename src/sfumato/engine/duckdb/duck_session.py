@@ -1,4 +1,4 @@
-"""DuckDB: the database in memory that tables of one process share, what its errors become, and how it spells SQL."""
+"""DuckDB: the database in memory that tables of one process share, its errors without data values, and its SQL."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from sfumato.engine.port import Column, ColumnKind
 from sfumato.engine.table_files import quoted
 from sfumato.errors import EngineError, TableError
 
-SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 90 % of the disk
+SPILL = "50GB"  # limit of a private temporary directory; DuckDB's default is 90 % of the disk
 
 
 class DuckSession:
-    """One DuckDB database in memory.
+    """A DuckDB database in memory.
 
-    Tables of a process share a database, because each database has threads, buffers and catalogues of its own, which
-    cost more than a small table.  Tables do not see one another: a table knows only the names that it was given.
+    Tables of a process share a database, because each database has threads, buffers and catalogs of its own, which take
+    more memory than a small table.  Tables do not see one another: a table knows only its own names.
     """
 
     def __init__(self, *, threads: int | None = None, memory: str | None = None) -> None:
-        """Begin one that nobody shares; see :func:`shared_session`.
+        """Create an unshared session; see :func:`shared_session`.
 
         Args:
-            threads: threads of DuckDB; all of the machine's without it.
-            memory: limit of DuckDB's memory, such as ``"8GB"``; four fifths of the machine's without it.
+            threads: threads of DuckDB.  Default: all of the machine's.
+            memory: limit of DuckDB's memory, such as ``"8GB"``.  Default: four fifths of the machine's.
         """
         import duckdb
 
@@ -47,7 +47,7 @@ class DuckSession:
             "max_temp_directory_size": SPILL,
             "autoinstall_known_extensions": False,  # nothing is ever fetched from the network
             "python_enable_replacements": False,  # a table name never means a Python variable
-            "preserve_insertion_order": True,  # columns are read one by one: a row is the same place in each
+            "preserve_insertion_order": True,  # columns are read one by one: a row has the same index in each
         }
         options |= {"threads": threads} if threads else {}
         options |= {"memory_limit": memory} if memory else {}
@@ -59,7 +59,7 @@ class DuckSession:
 
     @property
     def lost(self) -> str:
-        """Why nothing can be asked of it any more; empty as long as it can."""
+        """The reason why the session no longer answers; empty while it does."""
         return self._lost
 
     def fresh_name(self) -> str:
@@ -67,10 +67,10 @@ class DuckSession:
         return f"encoded_{next(self._numbers)}"
 
     def refuse_lost(self, title: str) -> None:
-        """Refuse where nothing can be asked any more.
+        """Refuse if the session no longer answers.
 
         Raises:
-            EngineError: so it is; what ``title`` names has to be opened again.
+            EngineError: the session is lost; the table ``title`` has to be opened again.
         """
         if self._lost:
             raise EngineError(f"{title} is no longer open, as {self._lost}; open it again", culprit=title)
@@ -80,7 +80,7 @@ class DuckSession:
         self._lost = reason
 
     def abandon(self, reason: str) -> None:
-        """Lose it, and neither close it, not even when the process ends, nor remove its folder: it is another's."""
+        """Mark the session of another process as lost; never close it or remove its folder."""
         self.lose(reason)
         self._removal.detach()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
@@ -93,11 +93,10 @@ class DuckSession:
 
     @contextmanager
     def cursor(self, title: str) -> Iterator[Any]:
-        """Provide a connection of its own for one piece of work; DuckDB's errors become ours, without their data
-        values.
+        """Provide a connection for one piece of work; DuckDB's errors are raised again without their data values.
 
         Args:
-            title: what messages call the table that is read.
+            title: the name in messages of the table that is read.
 
         Raises:
             EngineError: the session is lost, or DuckDB fails.
@@ -120,7 +119,7 @@ class DuckSession:
 
 
 class _Sessions:
-    """The session that is shared, as long as a table of it is open, and all that there are, for a forked child."""
+    """The shared session while a table of it is open, and all sessions, for a forked child."""
 
     def __init__(self) -> None:
         self.alive: weakref.WeakSet[DuckSession] = weakref.WeakSet()
@@ -136,7 +135,7 @@ class _Sessions:
             return session
 
     def bytes(self) -> int:
-        """Bytes of all tables of the session that is shared."""
+        """Return the bytes of all tables of the shared session."""
         session = None if self._shared is None else self._shared()
         if not (session and not session.lost):
             return 0
@@ -161,7 +160,7 @@ def shared_session() -> DuckSession:
 
 
 def _translated(error: Exception, title: str) -> TableError | EngineError:
-    """DuckDB's messages quote data; of ours, only the line number is taken over."""
+    """Return an error of this package: DuckDB's messages quote data, so only the line number is copied from them."""
     import duckdb
 
     text = str(error)
@@ -204,7 +203,7 @@ class DuckDialect:
         return '"' + identifier.replace('"', '""') + '"'
 
     def day(self, column: Column) -> str | None:
-        """Return the difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        """Return the difference to a day; its calendar is always the Gregorian one, as in Python."""
         if column.type != "DATE":
             return None
         name = self.name(column.name)
@@ -221,7 +220,7 @@ class DuckDialect:
         return quoted(value)
 
     def text(self, expression: str) -> str:
-        """Text; its comparison is bytewise already."""
+        """Return text, whose comparison is bytewise already."""
         return f"CAST({expression} AS VARCHAR)"
 
     def telling(self, column: Column) -> str:
@@ -229,16 +228,14 @@ class DuckDialect:
         return self.text(self.name(column.name))
 
     def exact(self, column: Column) -> str:
-        """Return the bits of doubles, and moments as numbers, which no session's clock spells otherwise; others as
-        text.
-        """
+        """Return the bits of doubles, moments as numbers, which no session's clock affects, and others as text."""
         name = self.name(column.name)
-        if column.type in ("DOUBLE", "FLOAT"):  # both zeros alike; spelling bits takes a third of spelling digits
+        if column.type in ("DOUBLE", "FLOAT"):  # the same for both zeros; bits take a third of the time of digits
             return self.text(f"CAST(CAST({self.double(name)} + 0.0 AS BIT) AS UBIGINT)")
         return self.text(f"EPOCH_US({name})" if column.moments else name)
 
     def timestamp(self, column: Column) -> str:
-        """Return the text of a value, which for moments has the distance of the session's clock from UTC."""
+        """Return the text of a value, which for moments has the UTC offset of the session's clock."""
         return self.text(self.name(column.name))
 
     def computed_once(self, select: str) -> str:
@@ -262,24 +259,25 @@ class DuckDialect:
         return f"CAST({expression} AS {_CODE_TYPES[smallest_bits(cells)]})"
 
     def matches(self, expression: str, pattern: str) -> str:
-        """RE2, whole text."""
+        """Return an RE2 match of the whole text."""
         return f"regexp_full_match({expression}, {quoted(pattern)})"
 
     def is_nan(self, expression: str) -> str:
-        """NaN test."""
+        """Return the NaN test."""
         return f"isnan({expression})"
 
     def digest(self, expression: str) -> str:
-        """MD5."""
+        """Return the MD5."""
         return f"md5({expression})"
 
     def sha256(self, expression: str) -> str:
-        """SHA-256."""
+        """Return the SHA-256."""
         return f"sha256({expression})"
 
     def filtered(self, relation: str, condition: str) -> str:
-        """Return a condition with a part that is another one for each row: DuckDB computes what any other is about
-        twice, as it moves the condition to below the columns.
+        """Return a condition with a part that differs for each row.
+
+        Otherwise DuckDB moves the condition below the columns, and computes the columns in it twice.
         """
         return f"(SELECT *, {condition} AND RANDOM() >= 0 AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
@@ -289,7 +287,7 @@ class DuckDialect:
         return "RANDOM()"
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from an MD5."""
+        """Return two integers of 60 bits from an MD5."""
         first, second = (f"CAST('0x' || substr({digest}, {start}, 15) AS BIGINT)" for start in (1, 17))
         return first, second
 
@@ -305,7 +303,7 @@ DIALECT = DuckDialect()
 
 
 def column(name: str, kind: str) -> Column:
-    """Return a column as DESCRIBE names its type."""
+    """Return a column from its type in DESCRIBE."""
     return Column(
         name,
         _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER) if not kind.endswith("[]") else ColumnKind.OTHER,
@@ -315,5 +313,5 @@ def column(name: str, kind: str) -> Column:
 
 
 def session_bytes() -> int:
-    """Bytes that the tables of this process hold in DuckDB."""
+    """Return the bytes that the tables of this process hold in DuckDB."""
     return _sessions.bytes()

@@ -1,4 +1,4 @@
-"""A table of DuckDB, and its encoded rows: one table more of a database in memory."""
+"""A table of DuckDB, and its encoded rows: one more table of a database in memory."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -38,7 +38,7 @@ _HASHED = ("MD5_NUMBER({})", _HALF.format(f"& {(1 << 64) - 1}"), _HALF.format(">
 
 
 class DuckSource(Protocol):
-    """Something that a DuckDB connection can read."""
+    """A source that a DuckDB connection can read."""
 
     @property
     def title(self) -> str:
@@ -47,7 +47,7 @@ class DuckSource(Protocol):
 
     @property
     def format(self) -> CsvFormat | None:
-        """The format of the CSV file that the table is, or was copied from; it decides how numbers look as text."""
+        """The format of the CSV file that the table is, or was copied from; it sets the notation of numbers in text."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class DuckSource(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of columns by their names; a column that is not in it has its name as header."""
+        """The headers of columns by their names; a column without an entry has its name as header."""
         ...
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
@@ -69,17 +69,17 @@ class DuckSource(Protocol):
         ...
 
 
-# Columns from which on one optimizer of DuckDB is left out.  Its time grows with the square of the columns: to plan 200
+# From this number of columns, one optimizer of DuckDB is off.  Its time grows with their square: planning for 200
 # columns takes 2.5 CPU s with it and 0.5 without.  500 columns of 3,000 rows are then encoded and counted in 4.7 CPU s.
 _WIDE = 100
 _COPIED, _COPIED_CELLS = 50, 20_000_000  # columns that are profiled together, and most of their values
 
 
 class DuckTable:
-    """Implements :class:`sfumato.engine.port.ProtectedTable` over tables of a DuckDB database in memory."""
+    """A :class:`sfumato.engine.port.ProtectedTable` over tables of a DuckDB database in memory."""
 
     def __init__(self, source: DuckSource, session: DuckSession, columns: tuple[Column, ...] = ()) -> None:
-        """Take a source whose columns are known; a view has none of its own."""
+        """Take a source with known columns; a view has none of its own."""
         self.source = source
         self.session = session
         self._columns = columns
@@ -91,10 +91,10 @@ class DuckTable:
         """Open a source in the database that all tables of the process share, or in its own database if limits are set.
 
         Args:
-            source: what to read.
-            threads: threads of DuckDB; all of the machine's without it.
-            memory: limit of DuckDB's memory, such as ``"8GB"``; four fifths of the machine's without it.
-            empty: whether it may be without rows.
+            source: the source to read.
+            threads: threads of DuckDB.  Default: all of the machine's.
+            memory: limit of DuckDB's memory, such as ``"8GB"``.  Default: four fifths of the machine's.
+            empty: true if it may have no rows.
 
         Raises:
             TableError: the source cannot be read, has no rows, or two columns of one name.
@@ -104,7 +104,7 @@ class DuckTable:
         return cls(source, session, cls(source, session).read_columns(empty=empty))
 
     def schema(self) -> tuple[Column, ...]:
-        """Columns in order; reads no row."""
+        """The columns in order; read no row."""
         return self._columns
 
     def raw(self, name: str) -> str:
@@ -115,7 +115,7 @@ class DuckTable:
         return DIALECT.name(name)
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        """Return facts for a draft domain.  Not private: for the owner of the table only."""
         with self.reading() as cursor:
             relation = self.source.relation(cursor)
             parts = self._copied_parts(cursor, relation)
@@ -148,27 +148,27 @@ class DuckTable:
         return [self._columns[first : first + _COPIED] for first in range(0, len(self._columns), _COPIED)]
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """One column as it stands.  Not private: for the owner of the table only."""
+        """Return one column unchanged.  Not private: for the owner of the table only."""
         column = self.raw(name)
         with self.reading() as cursor:
             return cursor.sql(f"SELECT {column} FROM {self.source.relation(cursor)}").to_arrow_table().column(0)
 
     def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return some distinct values of a column as text. Not private: for the owner of the table only."""
+        """Return some distinct values of a column as text.  Not private: for the owner of the table only."""
         column = self.raw(name)
         with self.reading() as cursor:
             statement = distinct_statement(column, self.source.relation(cursor), DIALECT, among)
             return tuple(text for (text,) in cursor.sql(statement).fetchall())
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
-        """Write columns as they stand to a Parquet file.  Not private: for a copy that is protected as the table is."""
+        """Write columns unchanged to a Parquet file.  Not private: for a copy that is protected like the table."""
         listed = ", ".join(self.raw(name) for name in dict.fromkeys((*attributes, *ids)))
         with self.reading() as cursor:
             rows = cursor.sql(f"SELECT {listed} FROM {self.source.relation(cursor)}").to_arrow_reader(BATCH_ROWS)
             write_batches(self._readable(rows), rows.schema, out)
 
     def _readable(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """Yield the batches; an error of reading one, whose text may quote a row, becomes ours."""
+        """Yield the batches; an error while reading one is raised again, because its text may quote a row."""
         try:
             yield from rows
         except (pa.ArrowException, OSError):
@@ -185,14 +185,14 @@ class DuckTable:
         return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
 
     def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
-        """Read the table, and the bytes of its files, which were not written meanwhile."""
+        """Read the table, and the bytes of its files, which did not change in the meantime."""
         encoded = self.encode(domain)
         content = self.content_while(encoded.ready)
         encoded.ready()
         return encoded, content
 
     def content_while(self, ready: Callable[[], None]) -> Content:
-        """Name the bytes of the files; rows and columns when that is asked for, unless ``ready`` refuses by then."""
+        """Name the bytes of the files; name rows and columns on demand, unless ``ready`` refuses by then."""
 
         def name() -> str:
             content = self.content()
@@ -206,14 +206,14 @@ class DuckTable:
         return Content(name, files=files)
 
     def content(self) -> str:
-        """Name all rows and columns as they are now."""
+        """Name all current rows and columns."""
         with self.reading() as cursor:
             statement = content_statement(self.source.relation(cursor), self._columns, DIALECT, hashed=_HASHED)
             (row,) = cursor.sql(statement).fetchall()
         return content_name(self._columns, row)
 
     def store(self, cursor: Any, encoding: RowEncoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
-        """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
+        """Make table ``name`` of encoded, bounded rows with the ``raw`` columns."""
         select = encoding.select(self.source.relation(cursor), raw)
         wide = len(encoding.domain) > _WIDE
         if wide:
@@ -231,9 +231,7 @@ class DuckTable:
 
     @contextmanager
     def reading(self) -> Iterator[Any]:
-        """Provide a connection of its own for one piece of work; DuckDB's errors become ours, without their data
-        values.
-        """
+        """Provide a connection for one piece of work; DuckDB's errors are raised again without their data values."""
         try:
             with self.session.cursor(self.source.title) as cursor:
                 yield cursor
@@ -268,7 +266,7 @@ class DuckTable:
 
 
 class DuckStore:
-    """Implements :class:`sfumato.engine.encoded.EncodedStore`: one table of the database, dropped with the store."""
+    """A :class:`sfumato.engine.encoded.EncodedStore`: one table of the database, dropped with the store."""
 
     cover_cells = COVER_CELLS
 
@@ -282,8 +280,9 @@ class DuckStore:
         weakref.finalize(self, table.session.drop, relation)
 
     def ready(self) -> None:
-        """Refuse where files were written since the encoding, as keys and raw columns would come out of them, and where
-        DuckDB has lost the encoded rows.
+        """Refuse if files were written since the encoding, or if DuckDB has lost the encoded rows.
+
+        Keys and raw columns would be read from the changed files.
         """
         self._table.session.refuse_lost(self._table.source.title)
         if self._table.source.stamps() != self._stamps:
@@ -314,11 +313,11 @@ class DuckStore:
             raise EngineError(f"DuckDB has {filled} encoded rows of {self._table.source.title}, not {len(into)}")
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Codes in batches."""
+        """Yield codes in batches."""
         return self._stream([f"c{place}" for place in columns], "1 = 1")
 
     def fingerprint(self) -> str:
-        """Sum of row hashes."""
+        """Return the sum of row hashes."""
         encoding = self._encoding
         whole_units = isinstance(encoding, ViewEncoding) and encoding.whole_units
         named = "CAST(u AS BIGINT)" if whole_units else DIALECT.words(DIALECT.digest(DIALECT.text("u")))[0]
@@ -362,7 +361,7 @@ class DuckStore:
         return keys.rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Rewrite codes, beside raw columns that are read again, and shuffle."""
+        """Rewrite codes, next to raw columns that are read again, and shuffle."""
         carried = [self._table.raw(name) for name in raw]
         with self._table.reading() as cursor, self._carrying(cursor, carried) as relation:
             names = [f"c{self.domain.index(name)}" for name in recode.attributes]
@@ -380,7 +379,7 @@ class DuckStore:
 
     @contextmanager
     def _carrying(self, cursor: Any, carried: Sequence[str]) -> Iterator[str]:  # noqa: ANN401
-        """Return encoded, bounded rows beside raw columns: what stands after FROM."""
+        """Provide the FROM clause of encoded, bounded rows next to raw columns."""
         if not carried:
             yield self.relation
         elif self.domain.unit.column is None:
@@ -405,7 +404,7 @@ class DuckStore:
 
 
 def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.Table | None:  # noqa: ANN401
-    """Return the rows themselves, or a file that is complete or not there."""
+    """Return the rows themselves, or write a file that is complete or absent."""
     if out is None:
         texts = [pa.field(each.name, getattr(each.type, "value_type", each.type)) for each in rows.schema]
         return rows.read_all().cast(pa.schema(texts))
@@ -418,6 +417,6 @@ def _delivered(cursor: Any, rows: pa.RecordBatchReader, out: Path | None) -> pa.
         cursor.register("sfumato_rewritten", rows)
         try:
             cursor.execute(f"COPY sfumato_rewritten TO {quoted(str(part))} (FORMAT csv, HEADER)")
-        except duckdb.IOException:  # of the file that is written: the table has been read by now
+        except duckdb.IOException:  # an error of the written file, because the table is read already
             raise OSError(f"cannot write {out.name}") from None
     return None

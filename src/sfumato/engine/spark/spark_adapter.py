@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sfumato.engine.adapter import JoinEngine
 
 _CATALOGUE = "spark"
-_PATTERN_SIGNS = frozenset(":*?[]{}\\")  # by which Spark finds files that the path does not show
+_PATTERN_SIGNS = frozenset(":*?[]{}\\")  # signs that make Spark find further files
 
 
 class SparkAdapter(EngineAdapter):
-    """Spark: ``spark:PATH`` of Parquet or CSV, ``spark:NAME`` of its catalogue, and its frames."""
+    """Spark: ``spark:PATH`` of Parquet or CSV, ``spark:NAME`` of its catalog, and its frames."""
 
     schemes = ("spark",)
     libraries = ("pyspark",)
@@ -57,13 +57,13 @@ class SparkAdapter(EngineAdapter):
         return SparkJoin(own) if len(own) == len(tables) else None
 
     def path(self, source: str) -> str:
-        """Return what Spark is told to read."""
+        """Return the path that Spark reads."""
         return source.partition(":")[2]
 
     def allowed(self, source: str, places: ServedPlaces) -> bool:
-        """Return whether Spark may read a path in named folders, or a table of its catalogue.
+        """Return whether Spark may read a path in named folders, or a table of its catalog.
 
-        The operator names the catalogue by the word ``spark``.
+        The operator names the catalog by the word ``spark``.
         """
         path = self.path(source)
         if _PATTERN_SIGNS & set(path):
@@ -71,7 +71,7 @@ class SparkAdapter(EngineAdapter):
         return places.hold(path) if "/" in path or "." in path else places.names(_CATALOGUE)
 
     def open_copy(self, place: Path, title: str, csv: CsvFormat, *, empty: bool) -> ProtectedTable | None:
-        """Open a directory of Parquet files, which Spark alone writes."""
+        """Open a directory of Parquet files, which only Spark writes."""
         if not place.is_dir():
             return None
         from sfumato.engine.spark.spark_session import session

@@ -1,4 +1,4 @@
-"""Tables of Spark that are joined: their encoded rows, and views of these, kept by the executors."""
+"""Joined tables of Spark: their encoded rows, and views of these, cached by the executors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
 from sfumato.engine.table_files import Content
 from sfumato.errors import EngineError, TableError
 
-_numbers = itertools.count()  # never again in this process, as views of a session share their names
+_numbers = itertools.count()  # unique in this process, because views of a session share their names
 
 
 class SparkJoin:
@@ -36,7 +36,7 @@ class SparkJoin:
 
     @property
     def dialect(self) -> Dialect:
-        """Spark's."""
+        """The dialect of Spark."""
         return DIALECT
 
     def columns(self, name: str) -> Mapping[str, Column]:
@@ -44,11 +44,11 @@ class SparkJoin:
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """Return a cached frame under a name of its own."""
+        """Return a cached frame under a new name."""
         return self.materialize_joined(select(self._tables[name].relation), keys)
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """Return a cached frame under a name of its own; joins are by hash."""
+        """Return a cached frame under a new name; joins are by hash."""
         del keys
         name = f"sfumato_table_{next(_numbers)}"
         with translating(self.spark, self.title):
@@ -63,7 +63,7 @@ class SparkJoin:
             return [tuple(row) for row in self.spark.sql(statement).collect()]
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """See :class:`sfumato.engine.adapter.JoinEngine`: of files that were not written meanwhile."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`; the files did not change in the meantime."""
         made = make()
         content = content_of_tables({name: table.content() for name, table in self._tables.items()})
         self.ready()
@@ -89,19 +89,19 @@ class SparkJoin:
         return SparkStore(self, encoding, frame, self._stamps)
 
     def _cached(self, select: str) -> Any:  # noqa: ANN401 - a frame of Spark
-        # Spark would take the cache of an equal plan for this one's, which goes when the other does
+        # Spark would share the cache of an equal plan, and drop it with the other frame
         frame = self.spark.sql(select).where(f"{next(_numbers)} >= 0").persist()
         frame.count()
         return frame
 
-    # --- what a view's rows need of where they were read --------------------------------------------------------------
+    # --- what a view's rows need of their source ----------------------------------------------------------------------
 
     def stamps(self) -> list[tuple[str, int, int]]:
         """Return the stamps of all files."""
         return [stamp for table in self._tables.values() for stamp in table.stamps()]
 
     def raw(self, name: str) -> str:
-        """None: a view has no raw columns."""
+        """Refuse, because a view has no raw columns."""
         raise TableError(f"the table has no column {name!r}", culprit=name)
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Rewriting rows by a ``Recode`` on Spark's executors."""
+"""The rewriting of rows by a ``Recode`` on Spark's executors."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -23,9 +23,9 @@ _KEY_BITS = 62
 class SparkRewriting:
     """Encoded rows, which carry raw columns as ``r0, r1, …``, rewritten on executors.
 
-    One look-up in a broadcast table, one exchange of narrow rows: a row becomes the packed codes of its labels beside
-    its raw columns.  All is a function of the rows, of where they lie and of salts drawn beforehand, so a task that is
-    run again gives the same rows.
+    One look-up in a broadcast table, one exchange of narrow rows: a row becomes the packed codes of its labels next to
+    its raw columns.  The result is a function of the rows, of their position and of salts drawn beforehand, so a
+    repeated task gives the same rows.
     """
 
     encoding: RowEncoding
@@ -35,11 +35,11 @@ class SparkRewriting:
     def rewritten(self, rows: str, spark: Any) -> Any:  # noqa: ANN401 - a session and a DataFrame, imported lazily
         """Return the rewritten rows in random order, as a DataFrame.
 
-        The order is that of salted hashes of where each row came from.  It is made after the join, as Spark drops
-        an order that a join follows.
+        The order is by salted hashes of each row's origin.  It is made after the join, because Spark drops an order
+        before a join.
 
         Args:
-            rows: encoded rows, what stands after FROM.
+            rows: the FROM clause of the encoded rows.
             spark: the session.
         """
         labels = [_SparkLabel(column, self.recode.suppressed) for column in self.recode.labels.columns]
@@ -63,7 +63,7 @@ class SparkRewriting:
         return mixed.selectExpr(*written, *raw_columns)
 
     def _joined(self, rows: str, spark: Any, packed_labels: dict[str, NDArray[np.int64]]) -> Any:  # noqa: ANN401
-        """Raw columns, ``place`` and the packed labels of each row's class; NULL for a row in no class that is kept.
+        """Return raw columns, ``place`` and the packed labels of each row's class; NULL for a kept row in no class.
 
         Rows are exchanged before the join: one task that encodes, packs and joins is a method too long for Java to
         compile.
@@ -79,7 +79,7 @@ class SparkRewriting:
         )
         keys = [f"k{place}" for place in range(len(packing.keys))]
         levels = [_leveled(code, level) for code, level in zip(codes, recode.levels, strict=True)]
-        # Never null, so that no filter evaluates it all again to see whether it is.
+        # Never null, so that no filter evaluates it again as a null test.
         listed = [f"COALESCE({text}, -1L) AS {key}" for text, key in zip(packing.text(levels), keys, strict=True)]
         classes = dict(zip(keys, packing.packed(coarse), strict=True)) | packed_labels
         same = [f"given.{key} = classes.{key}" for key in keys]
@@ -100,7 +100,7 @@ class SparkRewriting:
 
 
 class _Packing:
-    """Codes of several attributes in as few 64-bit integers as hold them, in mixed radix."""
+    """Codes of several attributes in the fewest 64-bit integers, in mixed radix."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes
@@ -128,7 +128,7 @@ class _Packing:
         return [" + ".join(f"{codes[place]} * {self.weights[place]}L" for place in key) for key in self.keys]
 
     def unpacked(self, names: Sequence[str]) -> list[str]:
-        """Each code as SQL of the integers."""
+        """Return each code as SQL of the integers."""
         return [
             f"({name} DIV {self.weights[place]}L) % {self.sizes[place]}L"
             for name, key in zip(names, self.keys, strict=True)
@@ -137,11 +137,11 @@ class _Packing:
 
 
 class _SparkLabel:
-    """One column of labels: the distinct texts, the code of each class's text, and that of what is suppressed."""
+    """A column of labels: the distinct texts, and the code of each class's text and of the suppressed label."""
 
     def __init__(self, column: pa.ChunkedArray, suppressed: str | None) -> None:
         encoded = column.combine_chunks().dictionary_encode()
-        self.texts: list[str] = encoded.dictionary.to_pylist() or [""]  # an array has to have a type
+        self.texts: list[str] = encoded.dictionary.to_pylist() or [""]  # an array needs a type
         self.codes = encoded.indices.to_numpy(zero_copy_only=False)
         if suppressed is not None and suppressed not in self.texts:
             self.texts.append(suppressed)

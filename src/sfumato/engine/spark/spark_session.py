@@ -1,4 +1,4 @@
-"""A Spark session: how it is obtained, its SQL dialect, its errors, and folds of reports over it."""
+"""A Spark session: its start, its SQL dialect, its errors, and folds of reports over it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import EngineError, InputError, TableError
 
-# Of a worker's traceback only the type of the error is taken: what follows it may quote a row.
+# Only the error type of a worker's traceback is copied, because the rest may quote a row.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?:\w+\.)*(\w+)")
 
 
@@ -50,14 +50,14 @@ _MEANINGS = (
 
 @contextmanager
 def translating(spark: Any, title: str) -> Iterator[None]:  # noqa: ANN401 - a SparkSession, imported lazily
-    """Spark's errors become ours, without their data values.
+    """Raise Spark's errors as errors of this package, without their data values.
 
     Args:
         spark: the session that works.
-        title: what it works on, as a message names it.
+        title: the name of its object in messages.
 
     Raises:
-        TableError: what is read is not what its name says.
+        TableError: the content of a file does not match its name.
         EngineError: Spark failed, was stopped, or is no longer there.
     """
     from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
@@ -82,14 +82,14 @@ def stopped(spark: Any) -> bool:  # noqa: ANN401 - a SparkSession, imported lazi
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Spark 4's warning of pandas 3 where it moves Arrow data, which never becomes a pandas frame here."""
+    """Suppress Spark 4's warning of pandas 3 while it moves Arrow data, which never becomes a pandas frame here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
         yield
 
 
 def _translated(error: Exception, title: str) -> TableError | EngineError:
-    """Spark's messages quote data; of them only what went wrong is taken over."""
+    """Return an error of this package: Spark's messages quote data, so only the kind of fault is copied from them."""
     text = str(error)
     for marks, kind, meaning in _MEANINGS:
         if any(mark in text for mark in marks):
@@ -106,23 +106,23 @@ Merge = Callable[[list[bytes]], bytes]
 
 
 def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a pyspark DataFrame, imported lazily
-    """Return the state of all rows: how reports of many devices become one estimate.
+    """Return the state of all rows, which turns reports of many devices into one estimate.
 
-    The reports are no protected table: each was randomised where it was made.  What is folded only has to have states
-    that can be merged in any order, such as the sums of a frequency oracle.
+    The reports are no protected table: each was randomized on its device.  The states only have to be mergeable in any
+    order, such as the sums of a frequency oracle.
 
     Args:
         frame: a Spark DataFrame.
-        absorb: makes a state of the rows of one partition; has to be picklable and, as tasks are retried,
-            a function of the rows alone.
-        merge: makes one state of several, in whatever order and grouping; has to be picklable.
+        absorb: makes a state from the rows of one partition; has to be picklable and a function of the rows alone,
+            because tasks are retried.
+        merge: merges states in any order and grouping; has to be picklable.
 
     Returns:
         The merged state; the driver sees one state for each of about the square root of all partitions.
 
     Raises:
         InputError: no DataFrame of a classic session, or one without columns; functions that cannot be pickled.
-        TableError: a file of reports is not what its name says.
+        TableError: the content of a file of reports does not match its name.
         EngineError: Spark failed, a function raised an error on an executor, or the session is gone.
     """
     _refuse_other(frame)
@@ -188,7 +188,7 @@ def session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
         )
     options: dict[str, Any] = {"spark.ui.showConsoleProgress": "false"}
     if not os.environ.get("SFUMATO_TRACE"):
-        options["spark.log.level"] = "OFF"  # failures are raised here; Spark's own words quote the protected rows
+        options["spark.log.level"] = "OFF"  # failures are raised here; Spark's messages quote protected rows
     try:
         with quiet():
             spark = SparkSession.builder.appName("sfumato").config(map=options).getOrCreate()
@@ -217,7 +217,7 @@ class SparkDialect:
     whole_ids: frozenset[str] = frozenset()
 
     def day(self, column: Column) -> str | None:
-        """Read as text."""
+        """Return None: dates are read as text."""
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
         """Use the general count."""
@@ -231,7 +231,7 @@ class SparkDialect:
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
     def text(self, expression: str) -> str:
-        """Text; its comparison is bytewise, as columns with a collation are refused."""
+        """Return text; its comparison is bytewise, because columns with a collation are refused."""
         return f"CAST({expression} AS STRING)"
 
     def telling(self, column: Column) -> str:
@@ -244,7 +244,7 @@ class SparkDialect:
         return self.text(f"UNIX_MICROS({name})" if column.moments else name)
 
     def timestamp(self, column: Column) -> str:
-        """Return the text of a value; for moments the time of the session's clock with its distance to UTC."""
+        """Return the text of a value; for moments the time of the session's clock with its UTC offset."""
         name = self.name(column.name)
         return f"DATE_FORMAT({name}, 'yyyy-MM-dd HH:mm:ssXXXXX')" if column.moments else self.text(name)
 
@@ -271,24 +271,24 @@ class SparkDialect:
         return f"CAST({expression} AS {kind})"
 
     def matches(self, expression: str, pattern: str) -> str:
-        r"""Whole text, with ``\z``: ``$`` also matches before a last line end."""
+        r"""Return a match of the whole text, with ``\z``: ``$`` also matches before a last line end."""
         anchored = self.string("^(" + pattern + r")\z")
         return f"({expression} RLIKE {anchored})"
 
     def is_nan(self, expression: str) -> str:
-        """NaN test."""
+        """Return the NaN test."""
         return f"ISNAN({expression})"
 
     def digest(self, expression: str) -> str:
-        """MD5."""
+        """Return the MD5."""
         return f"MD5({expression})"
 
     def sha256(self, expression: str) -> str:
-        """SHA-256."""
+        """Return the SHA-256."""
         return f"SHA2({expression}, 256)"
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from an MD5."""
+        """Return two integers of 60 bits from an MD5."""
         first, second = (f"CAST(CONV(SUBSTR({digest}, {start}, 15), 16, 10) AS BIGINT)" for start in (1, 17))
         return first, second
 
@@ -306,7 +306,7 @@ class SparkDialect:
         return f"(SELECT *, {predicate} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
-        """Return a salted hash of the row: a task that is retried has to draw what it drew before."""
+        """Return a salted hash of the row, because a retried task has to repeat its draws."""
         texts = ", ".join(f"COALESCE({self.text(column)}, '')" for column in columns)
         return self.digest(f"CONCAT_WS('|', '{salt}', {texts})")
 
@@ -315,5 +315,5 @@ DIALECT = SparkDialect()
 
 
 def column(name: str, kind: str) -> Column:
-    """Return a column as Spark names its type; text with a collation is no text here, as it would compare otherwise."""
+    """Return a column from Spark's type name; text with a collation counts as another type."""
     return Column(name, _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER), kind, moments=kind == "timestamp")

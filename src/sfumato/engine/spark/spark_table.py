@@ -1,11 +1,11 @@
 """A table of Apache Spark: executors encode and tally, the driver sees tallies only.
 
-Everything that runs on an executor is a function of its rows alone, the choice of bounded rows included
-(see ``encoding``), so a task that is retried, run twice, or run again because an executor was lost with
-its cache, gives the same tallies.  No noise is ever drawn there.  Executors need this package installed.
+Everything on an executor is a function of its rows alone, including the choice of bounded rows (see ``encoding``).  So
+a repeated task gives the same tallies, for example after an executor was lost with its cache.  No noise is ever drawn
+there.  Executors need this package installed.
 
-CSV follows the rules of :mod:`sfumato.engine.csv_file`, so one file means the same to both engines; it is read by one
-task a file, as a line end may stand within quotes.
+CSV follows the rules of :mod:`sfumato.engine.csv_file`, so a file means the same to both engines.  One task reads one
+file, because quotes may contain line ends.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -57,7 +57,7 @@ _views = itertools.count()
 
 
 class SparkTable:
-    """Implements :class:`sfumato.engine.port.ProtectedTable` over a Spark DataFrame."""
+    """A :class:`sfumato.engine.port.ProtectedTable` over a Spark DataFrame."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class SparkTable:
         Args:
             frame: the DataFrame.
             title: the name of the table in messages.
-            csv: how a CSV file is written.
+            csv: the format of a CSV file.
             headers: the headers of the columns if they are not the names of the DataFrame.
-            empty: whether there may be no rows.
+            empty: true if there may be no rows.
 
         Raises:
             TableError: no rows.
@@ -101,11 +101,11 @@ class SparkTable:
                 raise TableError(f"{title} has no rows", culprit=title)
 
     def schema(self) -> tuple[Column, ...]:
-        """Columns in order; reads no row."""
+        """The columns in order; read no row."""
         return self._columns
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        """Return facts for a draft domain.  Not private: for the owner of the table only."""
         with translating(self.spark, self.title):
             profiler = Profiler(lambda text: self.spark.sql(text).collect(), DIALECT, self.relation)
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
@@ -131,24 +131,24 @@ class SparkTable:
             self.spark.sql(f"SELECT {listed} FROM {self.relation}").write.parquet(part.absolute().as_uri())
 
     def encode(self, domain: Domain) -> Recodable:
-        """Encode on the executors, which keep the codes; what is lost with an executor is encoded again."""
+        """Encode on the executors, which cache the codes; codes lost with an executor are encoded again."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
         with translating(self.spark, self.title):
             stamps = self.stamps()
-            # Spark would take the cache of an older encoding of the same files for this one's: tell their plans apart.
+            # Spark would reuse the cache of an older encoding of the same files, so each plan is unique.
             frame = self.spark.sql(self.selected(encoding, ())).where(f"{next(_views)} >= 0").persist()
             frame.count()
         return EncodedRows(SparkStore(self, encoding, frame, stamps), self)
 
     def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
-        """Read the table twice, from files that were not written meanwhile."""
+        """Read the table twice, from files that did not change in the meantime."""
         encoded = self.encode(domain)
         content = self.content()
         encoded.ready()
         return encoded, Content(lambda: content)
 
     def content(self) -> str:
-        """Name all rows and columns as they are now."""
+        """Name all current rows and columns."""
         statement = content_statement(self.relation, self._columns, DIALECT)
         with translating(self.spark, self.title):
             (row,) = self.spark.sql(statement).collect()
@@ -176,7 +176,7 @@ class SparkTable:
 
 
 class SparkSource(Protocol):
-    """Where encoded rows were read."""
+    """The source of encoded rows."""
 
     spark: Any
     title: str
@@ -196,7 +196,7 @@ class SparkSource(Protocol):
 
 
 class SparkStore:
-    """Implements :class:`sfumato.engine.encoded.EncodedStore`: a cached DataFrame of codes."""
+    """A :class:`sfumato.engine.encoded.EncodedStore`: a cached DataFrame of codes."""
 
     cover_cells = COVER_CELLS
     dialect = DIALECT
@@ -218,7 +218,7 @@ class SparkStore:
         weakref.finalize(self, drop_view, table.spark, self.relation, frame)
 
     def ready(self) -> None:
-        """Refuse where files were written since the encoding: what is lost with an executor would come out of them."""
+        """Refuse if files were written since the encoding: codes lost with an executor would be read from them."""
         with translating(self._table.spark, self._table.title):
             changed = self._table.stamps() != self._stamps
         if changed:
@@ -226,7 +226,7 @@ class SparkStore:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Guard a question to the cluster: its answer is from one state of the files."""
+        """Guard a query to the cluster: its answer is from one state of the files."""
         with translating(self._table.spark, self._table.title):
             yield
         self.ready()
@@ -241,7 +241,7 @@ class SparkStore:
         used = sorted({axis for cover in plan.covers for axis in cover}) or [0]
         with self._counting():
             rows = self._frame.where(condition(where, self.domain)).select(*(f"c{axis}" for axis in used))
-            # One task a core: each sends tables of its own, however few its rows are.
+            # One task per core, because each sends tables of its own, even for few rows.
             rows = rows.coalesce(self._table.spark.sparkContext.defaultParallelism)
             schema = "cover int, counts binary"
             parts = rows.mapInArrow(partial(_tally, plan, used), schema)
@@ -252,7 +252,7 @@ class SparkStore:
         return tables
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Codes, brought to the driver at once."""
+        """Yield codes, brought to the driver at once."""
         types = [np.min_scalar_type(self.domain.attributes[place].size - 1) for place in columns]
         schema = pa.schema(
             [(f"c{place}", pa.from_numpy_dtype(kind)) for place, kind in zip(columns, types, strict=True)]
@@ -262,7 +262,7 @@ class SparkStore:
         yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
 
     def fingerprint(self) -> str:
-        """Sum of row hashes, a few words a partition."""
+        """Return the sum of row hashes, a few words per partition."""
         encoding = self._encoding
         unit = [DIALECT.words(DIALECT.digest("u"))[0]] if self.domain.unit.column is not None else []
         values = [DIALECT.double(f"v{place}") for place in encoding.values]
@@ -297,7 +297,7 @@ class SparkStore:
         return self.query(bounded_keys(held, names, self._encoding)).rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
-        """Rewrite codes, beside raw columns that are read again, and shuffle.
+        """Rewrite codes, next to raw columns that are read again, and shuffle.
 
         A .parquet is a directory that the executors write; a .csv is one file, written by the driver.
         """
@@ -330,7 +330,7 @@ class SparkStore:
 
 
 def _tally(plan: CoverPlan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: the tables of one partition."""
+    """Yield the tables of one partition, on an executor."""
     tally = CoverCounts(plan)
     for batch in batches:
         tally.add_batch(batch, used)
@@ -338,7 +338,7 @@ def _tally(plan: CoverPlan, used: Sequence[int], batches: Iterator[pa.RecordBatc
 
 
 def _merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: the sum of the tables of each cover."""
+    """Yield the sum of the tables of each cover, on an executor."""
     merged: dict[int, Counts] = {}
     for batch in batches:
         for cover, counts in zip(batch["cover"].to_pylist(), batch["counts"], strict=True):
@@ -353,7 +353,7 @@ def _sent(tables: Sequence[tuple[int, Counts]]) -> pa.RecordBatch:
 
 
 def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: the fingerprint of one partition."""
+    """Yield the fingerprint of one partition, on an executor."""
     fingerprint = Fingerprint(shape)
     for batch in batches:
         fingerprint.add_batch(batch)
@@ -361,12 +361,12 @@ def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 def drop_view(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
-    """Forget a view and its cache, unless the session is gone."""
+    """Drop a view and its cache, unless the session is gone."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     if stopped(spark):
         return
-    with suppress(Py4JError, ConnectionError):  # whoever has lost Spark has been told
+    with suppress(Py4JError, ConnectionError):  # a lost session was reported before
         spark.catalog.dropTempView(view)
         if frame is not None:
             frame.unpersist()
@@ -379,10 +379,10 @@ _CSV = {
     "multiLine": True,
     "encoding": "UTF-8",
     "mode": "FAILFAST",  # a record with more or fewer fields than the header is refused, not mended
-    "columnPruning": False,  # or a field too many would go unseen
+    "columnPruning": False,  # otherwise an extra field would be ignored
     "enforceSchema": False,  # every file of a pattern has the same header
     "unescapedQuoteHandling": "RAISE_ERROR",
-    "nullValue": "\0missing\0",  # what an empty field becomes at first: were it "", so would a quoted empty text
+    "nullValue": "\0missing\0",  # an empty field at first; "" would also match a quoted empty text
 }
 
 
@@ -390,18 +390,17 @@ _ENCODINGS = {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "utf-16": "UTF-16"}
 
 
 def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False) -> SparkTable:
-    """Return the table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's
-    catalogue).
+    """Return the table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's catalog).
 
     The active session is used, or one made with Spark's own configuration.
 
     Args:
-        url: which of these it is.
-        form: how CSV is written, as its domain says; without, as usual for its name.
-        empty: whether it may be without rows.
+        url: the address of the table.
+        form: the format of CSV, as in its domain.  Default: the usual format for its name.
+        empty: true if it may have no rows.
 
     Raises:
-        TableError: there is no such table, or it is not what its name says.
+        TableError: there is no such table, or its content does not match its name.
         EngineError: Spark does not start.
     """
     place = url.partition(":")[2]

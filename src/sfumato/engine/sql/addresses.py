@@ -1,4 +1,4 @@
-"""Addresses of databases: where they lead, and the engine that goes there."""
+"""Addresses of databases: their parts in a canonical form, and their SQLAlchemy engines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def database_engine(place: Any) -> Any:  # noqa: ANN401 - of SQLAlchemy, importe
 
 
 def server_of(url: str) -> str | None:
-    """Return the host, and the port if there is one, that an address leads to; None where it does not show where it
-    leads.
+    """Return the host of an address, with the port if there is one; None if the address does not show it.
 
     >>> server_of("postgresql://ann:pw@db.example:5433/census?table=people")
     'db.example:5433'
@@ -40,9 +39,9 @@ def server_of(url: str) -> str | None:
 
 
 def place_of(url: str) -> tuple[str, ...] | None:
-    """Server, database and table that an address leads to, in one spelling; None where it does not show where it leads.
+    """Return server, database and table of an address in a canonical form; None if the address does not show them.
 
-    What an address leaves out is what drivers take: this machine, the usual port, the usual schema.
+    Omitted parts get the drivers' defaults: this machine, the usual port, the usual schema.
 
     >>> place_of("postgres://ann@DB.example/census?table=people")
     ('postgresql', 'db.example', '5432', 'census', 'public', 'people')
@@ -67,6 +66,6 @@ def place_of(url: str) -> tuple[str, ...] | None:
     server = (kind, "localhost" if host in _LOOPBACK else host, port)
     database = str(options.get("dbname") or parsed.database or parsed.username or "")
     schema, _, table = str(options.get("table", "")).rpartition(".")
-    if kind == "mysql":  # where a schema is a database
+    if kind == "mysql":  # there a schema is a database
         return (*server, schema or database, table)
     return (*server, database, schema or "public", table)

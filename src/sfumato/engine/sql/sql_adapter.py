@@ -34,7 +34,7 @@ class SqlAdapter(EngineAdapter):
 
         del csv
         scheme, _, rest = str(source).partition(":")
-        if not rest.startswith("//"):  # as a path it would be shown whole, with its password
+        if not rest.startswith("//"):  # a path would be shown in full, with the password
             raise InputError(f"a database URL begins with {scheme}://", culprit=scheme)
         return SqlTable(f"{'postgresql' if scheme == 'postgres' else scheme}:{rest}", empty=empty)
 

@@ -15,19 +15,19 @@ def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | 
     return f"CASE {expression} {branches} END"
 
 
-_MOST = "1.7976931348623157e308"  # the greatest double
-_LEAST = "2.4703282292062328e-324"  # what is less is rounded to 0
+_MOST = "1.7976931348623157e308"  # the largest double
+_LEAST = "2.4703282292062328e-324"  # smaller numbers are rounded to 0
 
 
 class PostgresDialect:
     """PostgreSQL with ``standard_conforming_strings``, which the session sets."""
 
     whole_ids: frozenset[str] = frozenset()
-    common_once = True  # a common table that is named several times is computed once
+    common_once = True  # a common table with several uses is computed once
     lasting_snapshots = True  # all statements of a transaction read one state
 
     def day(self, column: Column) -> str | None:
-        """Return the difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        """Return the difference to a day; its calendar is always the Gregorian one, as in Python."""
         if column.type.upper() != "DATE":
             return None
         name = self.name(column.name)
@@ -58,7 +58,7 @@ class PostgresDialect:
         return "NULL" if "\0" in value else "'" + value.replace("'", "''") + "'"
 
     def text(self, expression: str) -> str:
-        """Text, compared byte by byte."""
+        """Return text, compared byte by byte."""
         return f'CAST({expression} AS TEXT) COLLATE "C"'
 
     def timestamp(self, column: Column) -> str:
@@ -76,7 +76,7 @@ class PostgresDialect:
         return self.timestamp(column) if column.moments else self.telling(column)
 
     def computed_once(self, select: str) -> str:
-        """Return a subquery with OFFSET, which is planned by itself."""
+        """Return a subquery with OFFSET, which is planned separately."""
         return f"{select} OFFSET 0"
 
     def double(self, expression: str) -> str:
@@ -84,7 +84,7 @@ class PostgresDialect:
         return f"CAST({expression} AS DOUBLE PRECISION)"
 
     def decimal(self, name: str) -> str:
-        """Return a double; the cast fails on a number that is infinite or 0 as a double, so that these are told apart
+        """Return a double; the cast fails on a number that is infinite or 0 as a double, so such numbers are tested
         first.
 
         NaN comes first because it is greater than every number here.
@@ -106,38 +106,38 @@ class PostgresDialect:
         return f"CAST({expression} AS {kind})"
 
     def definition(self, domain: Domain) -> str:
-        """Columns of the encoded table: their types follow from the query."""
+        """Return no columns: the types follow from the query."""
         del domain
         return ""
 
     def key(self, columns: Sequence[str]) -> str:
-        """Nothing: joins are by hash."""
+        """Return no key, because joins are by hash."""
         del columns
         return ""
 
     def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Nothing: joins are by hash."""
+        """Return no index, because joins are by hash."""
         del table, columns
         return ()
 
     def analyzed(self, table: str) -> tuple[str, ...]:
-        """Statistics on a temporary table, which nothing else gathers."""
+        """Return the statement for statistics on a temporary table, which are not automatic."""
         return (f"ANALYZE {table}",)
 
     def matches(self, expression: str, pattern: str) -> str:
-        """Whole text; ``$`` does not match before a last line end here."""
+        """Return a match of the whole text; ``$`` does not match before a last line end here."""
         return f"({expression} ~ {self.string(f'^({pattern})$')})"
 
     def is_nan(self, expression: str) -> str:
-        """NaN equals itself here."""
+        """Return an equality with NaN, which equals itself here."""
         return f"({expression} = CAST('NaN' AS DOUBLE PRECISION))"
 
     def digest(self, expression: str) -> str:
-        """MD5."""
+        """Return the MD5."""
         return f"MD5({expression})"
 
     def sha256(self, expression: str) -> str:
-        """SHA-256."""
+        """Return the SHA-256."""
         return f"ENCODE(SHA256(CONVERT_TO({expression}, 'UTF8')), 'hex')"
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
@@ -154,13 +154,13 @@ class PostgresDialect:
         return "RANDOM()"
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from an MD5."""
+        """Return two integers of 60 bits from an MD5."""
         halves = (f"SUBSTR({digest}, {start}, 15)" for start in (1, 17))
         first, second = (f"CAST(CAST(('x' || LPAD({half}, 16, '0')) AS BIT(64)) AS BIGINT)" for half in halves)
         return first, second
 
 
-_KEY_COLUMNS = 16  # the most that an index of MariaDB has
+_KEY_COLUMNS = 16  # the limit of an index of MariaDB
 
 
 class MariaDialect:
@@ -172,7 +172,7 @@ class MariaDialect:
     lasting_snapshots = False  # CREATE … SELECT reads the latest rows, and locks them
 
     def day(self, column: Column) -> str | None:
-        """Read as text."""
+        """Return None: dates are read as text."""
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
         """Use the general count."""
@@ -189,7 +189,7 @@ class MariaDialect:
     drop = "DROP TEMPORARY TABLE IF EXISTS"
 
     def __init__(self, *, collation: str, digest: str) -> None:
-        """Take what MariaDB and MySQL spell differently.
+        """Take the differences between MariaDB and MySQL.
 
         Args:
             collation: the bytewise one that does not pad.
@@ -207,7 +207,7 @@ class MariaDialect:
         return "'" + value.replace("'", "''") + "'"
 
     def text(self, expression: str) -> str:
-        """Text in UTF-8, compared byte by byte and without padding."""
+        """Return text in UTF-8, compared byte by byte and without padding."""
         return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
 
     def timestamp(self, column: Column) -> str:
@@ -215,12 +215,12 @@ class MariaDialect:
         name = self.name(column.name)
         if not column.moments:
             return self.text(name)
-        seconds = f"FLOOR(NULLIF(UNIX_TIMESTAMP({name}), 0))"  # the zero of a database without strict mode is no moment
+        seconds = f"FLOOR(NULLIF(UNIX_TIMESTAMP({name}), 0))"  # without strict mode, zero means no moment
         moment = f"TIMESTAMPADD(SECOND, {seconds}, '1970-01-01 00:00:00')"
         return self.text(f"CASE WHEN {name} IS NOT NULL THEN CONCAT(COALESCE({moment}, ''), 'Z') END")
 
     def telling(self, column: Column) -> str:
-        """Return the text of a value, of a FLOAT as a double: a FLOAT alone has six digits in text."""
+        """Return the text of a value, for a FLOAT as a double: a FLOAT alone has six digits in text."""
         name = self.name(column.name)
         return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
 
@@ -253,7 +253,7 @@ class MariaDialect:
         return f"CAST({expression} AS UNSIGNED)"
 
     def definition(self, domain: Domain) -> str:
-        """Columns of the encoded table whose types the query cannot give."""
+        """Return the columns of the encoded table whose types the query cannot give."""
         types = {8: "TINYINT UNSIGNED", 16: "SMALLINT UNSIGNED", 32: "INT UNSIGNED", 64: "BIGINT"}
         sizes = enumerate(domain.shape)
         return "(" + ", ".join(f"c{place} {types[smallest_bits(size)]} NOT NULL" for place, size in sizes) + ")"
@@ -263,32 +263,30 @@ class MariaDialect:
         return f", KEY ({', '.join(columns[:_KEY_COLUMNS])})" if columns else ""
 
     def indexed(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return an index for each key, because MariaDB would compare all pairs of rows; the first letters of most keys
-        differ.
-        """
+        """Return an index for each key, because MariaDB would compare all pairs of rows; few letters are enough."""
         return tuple(f"ALTER TABLE {table} ADD INDEX ({column}(64))" for column in columns)
 
     def analyzed(self, table: str) -> tuple[str, ...]:
-        """Nothing: tallies read the whole table anyway."""
+        """Return nothing, because tallies read the whole table anyway."""
         del table
         return ()
 
     def matches(self, expression: str, pattern: str) -> str:
-        r"""Whole text, with ``\z``: ``$`` also matches before a last line end."""
+        r"""Return a match of the whole text, with ``\z``: ``$`` also matches before a last line end."""
         anchored = self.string("^(" + pattern + r")\z")
         return f"({expression} REGEXP {anchored})"
 
     def is_nan(self, expression: str) -> str:
-        """There is no NaN in these databases."""
+        """Return false, because these databases have no NaN."""
         del expression
         return "(1 = 0)"
 
     def digest(self, expression: str) -> str:
-        """MD5, or what the server has in its place."""
+        """Return the MD5, or the server's substitute."""
         return self._digest.format(expression)
 
     def sha256(self, expression: str) -> str:
-        """SHA-256."""
+        """Return the SHA-256."""
         return f"SHA2({expression}, 256)"
 
     def lookup(self, expression: str, codes: Mapping[str, int]) -> str:
@@ -305,6 +303,6 @@ class MariaDialect:
         return "RAND()"
 
     def words(self, digest: str) -> tuple[str, str]:
-        """Two integers of 60 bits from a digest."""
+        """Return two integers of 60 bits from a digest."""
         first, second = (f"CAST(CONV(SUBSTR({digest}, {start}, 15), 16, 10) AS SIGNED)" for start in (1, 17))
         return first, second

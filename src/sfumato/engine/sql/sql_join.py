@@ -1,4 +1,4 @@
-"""Tables of one database that are joined: their encoded rows, and views of them, in temporary tables of a session."""
+"""Joined tables of one database: their encoded rows, and views of them, in temporary tables of a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfumato.errors import TableError
 class SqlJoin:
     """The :class:`sfumato.engine.adapter.JoinEngine` of this engine.
 
-    Temporary tables belong to a session, so that views are made in the one that has the encoded tables.
+    Temporary tables belong to a session, so views are made in the session with the encoded tables.
     """
 
     relation = ""  # a view's query names the encoded tables
@@ -41,7 +41,7 @@ class SqlJoin:
 
     @property
     def dialect(self) -> Dialect:
-        """The database's."""
+        """The dialect of the database."""
         return self._session.dialect
 
     def columns(self, name: str) -> Mapping[str, Column]:
@@ -91,10 +91,10 @@ class SqlJoin:
         self._session.make(name, select, keys=keys)
         return name
 
-    # --- what a view's rows need of where they were read --------------------------------------------------------------
+    # --- what a view's rows need of their source ----------------------------------------------------------------------
 
     def raw(self, name: str) -> Column:
-        """None: a view has no raw columns."""
+        """Refuse, because a view has no raw columns."""
         raise TableError(f"the table has no column {name!r}", culprit=name)
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
@@ -104,5 +104,5 @@ class SqlJoin:
 
     @contextmanager
     def session(self) -> Iterator[DatabaseSession]:
-        """Provide the one session."""
+        """Provide the only session."""
         yield self._session

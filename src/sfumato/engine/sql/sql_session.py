@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL, MariaDB or MySQL, read-only but for temporary tables: its errors and its SQL."""
+"""A connection to PostgreSQL, MariaDB or MySQL, read-only except for temporary tables: its errors and its SQL."""
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
@@ -21,7 +21,7 @@ from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16
 _Result = TypeVar("_Result")
-# SQLSTATE of PostgreSQL and error numbers of MariaDB, with what they mean to the owner of the table
+# SQLSTATE of PostgreSQL and error numbers of MariaDB, with their meaning for the owner of the table
 _MEANINGS: tuple[tuple[frozenset[object], str], ...] = (
     (
         frozenset({"42501", 1044, 1142, 1143, 1227}),
@@ -31,8 +31,8 @@ _MEANINGS: tuple[tuple[frozenset[object], str], ...] = (
     (frozenset({"57014", 1317, 1969, 3024}), "the database stopped a statement over {}: cancelled, or out of time"),
     (frozenset({"53100", "53200", 1021, 1041, 1114}), "the database ran out of disk or of memory over {}"),
 )
-_KILLED = 1927  # MariaDB's last word on a connection, which SQLAlchemy does not take for the end
-# Refused connections carry no code in PostgreSQL's driver, so parts of messages stand beside the numbers.
+_KILLED = 1927  # MariaDB's error for a killed connection, which SQLAlchemy does not recognize
+# Refused connections have no code in PostgreSQL's driver, so parts of messages are listed next to the numbers.
 _REFUSALS: tuple[tuple[tuple[object, ...], str], ...] = (
     ((1045, 1698, "password", "authentication"), "user or password is wrong"),
     ((1044, "permission denied"), "the user has no permission on that database"),
@@ -43,7 +43,7 @@ _REFUSALS: tuple[tuple[tuple[object, ...], str], ...] = (
 
 
 class DatabaseSession:
-    """A connection for one thread at a time, whose errors are those of this package and have no data values."""
+    """A connection for one thread at a time, whose errors belong to this package and have no data values."""
 
     def __init__(self, engine: Any, title: str) -> None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
         self._title = title
@@ -60,7 +60,7 @@ class DatabaseSession:
         return self.named_rows(statement)[1]
 
     def named_rows(self, statement: str) -> tuple[list[str], Sequence[Sequence[Any]]]:
-        """Column names and all rows of a result."""
+        """Return column names and all rows of a result."""
         with self._lock, self._translating():
             result = self._connection.exec_driver_sql(statement)
             names = list(result.keys())
@@ -70,12 +70,12 @@ class DatabaseSession:
 
     @contextmanager
     def one_state(self) -> Iterator[bool]:
-        """Run a block whose statements all read one state of the tables; yields whether the database can do so."""
+        """Run a block whose statements all read one state of the tables; yield false if the database cannot do so."""
         if not self.dialect.lasting_snapshots:
             yield False
             return
         with self._lock, self._translating():
-            self.run(*self.dialect.read_write)  # before the transaction whose first statement takes the snapshot
+            self.run(*self.dialect.read_write)  # before the transaction, whose first statement takes the snapshot
         self._in_transaction = True
         try:
             yield True
@@ -99,13 +99,13 @@ class DatabaseSession:
             self._connection.execution_options(stream_results=False)
 
     def make(self, name: str, select: str, definition: str = "", keys: Sequence[str] = ()) -> None:
-        """Make a temporary table of encoded rows, which is looked up by some columns of text.
+        """Make a temporary table of encoded rows, with look-ups by some columns of text.
 
         Args:
-            name: of the table.
+            name: the name of the table.
             select: its rows.
-            definition: of columns whose types the query cannot give.
-            keys: the columns.
+            definition: the columns whose types the query cannot give.
+            keys: the columns for look-ups.
         """
         with self._lock, self._translating():
             self.run(
@@ -117,14 +117,14 @@ class DatabaseSession:
             )
 
     def drop(self, names: Iterable[str]) -> None:
-        """Drop temporary tables, as far as they are there; of a lost session nothing is left."""
+        """Drop temporary tables that exist; a lost session has none."""
         if not self._lost:
             with self._lock, self._translating():
                 self.run(*self.dialect.read_write)
                 self.run(*(f"{self.dialect.drop} {name}" for name in names), *self.dialect.read_only)
 
     def load(self, name: str, small: pa.Table, key: Sequence[str]) -> None:
-        """Make a temporary table of a few codes and labels, which is looked up by some columns."""
+        """Make a temporary table of a few codes and labels, with look-ups by some columns."""
         types = [self.dialect.text_type if pa.types.is_string(kind) else "BIGINT" for kind in small.schema.types]
         columns = ", ".join(f"{column} {kind}" for column, kind in zip(small.column_names, types, strict=True))
         with self._lock, self._translating():
@@ -140,7 +140,7 @@ class DatabaseSession:
             self.run(*self.dialect.analyzed(name), *self.dialect.read_only)
 
     def columns(self, table: str, schema: str | None) -> tuple[Column, ...]:
-        """Columns of a table or view."""
+        """Return the columns of a table or view."""
         import sqlalchemy as sa
 
         with self._lock, self._translating(), warnings.catch_warnings():
@@ -149,7 +149,7 @@ class DatabaseSession:
                 types = [column["type"] for column in sa.inspect(self._connection).get_columns(table, schema)]
             except sa.exc.NoSuchTableError:
                 raise TableError(f"there is no {self._title}", culprit=table) from None
-            # SQLAlchemy takes names from MariaDB's definition, where backticks are doubled: results have them right.
+            # SQLAlchemy reads names from MariaDB's definition, which doubles backticks; results have the correct names.
             relation = ".".join(self.dialect.name(part) for part in (schema, table) if part)
             names = list(self._connection.exec_driver_sql(f"SELECT * FROM {relation} LIMIT 0").keys())
             self._connection.commit()
@@ -168,15 +168,15 @@ class DatabaseSession:
         return result
 
     def ready(self) -> None:
-        """Refuse where the connection is lost.
+        """Refuse if the connection is lost.
 
         Raises:
-            EngineError: it is.
+            EngineError: the connection is lost.
         """
         self.rows("SELECT 1")
 
     def close(self) -> None:
-        """End the session, at which the server drops its temporary tables; a lost one as well, without a word."""
+        """End the session, so that the server drops its temporary tables; a lost session is closed silently."""
         if not self._connection.closed:
             self._connection.invalidate()
             self._connection.close()
@@ -213,7 +213,7 @@ class DatabaseSession:
 
 
 def _codes(error: Any) -> frozenset[object]:  # noqa: ANN401 - an error of SQLAlchemy, imported lazily
-    """SQLSTATE of PostgreSQL's driver, number of MariaDB's."""
+    """Return the SQLSTATE of PostgreSQL's driver, or the number of MariaDB's."""
     return frozenset({getattr(error.orig, "sqlstate", None), *error.orig.args[:1]})
 
 
@@ -239,7 +239,7 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
 
 def _unknown_option(engine: Any, message: str) -> str | None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
     """Return the name of the address's option that a driver rejects as unknown; None if it names none."""
-    unknown = ("invalid connection option", "unexpected keyword argument")  # of PostgreSQL's driver, of MariaDB's
+    unknown = ("invalid connection option", "unexpected keyword argument")  # PostgreSQL's and MariaDB's words
     if not any(words in message for words in unknown):
         return None
     named = (name for name in engine.url.query if f'"{name}"' in message or f"'{name}'" in message)
@@ -256,7 +256,7 @@ def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
 
 
 def _named(kind: Any) -> str:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
-    """Return the name of a type, which SQLAlchemy leaves without MariaDB's word for numbers that are never negative."""
+    """Return the name of a type, with MariaDB's UNSIGNED, which SQLAlchemy omits."""
     return f"{kind} UNSIGNED" if getattr(kind, "unsigned", False) else str(kind)
 
 
@@ -275,7 +275,7 @@ def _kind(kind: Any) -> ColumnKind:  # noqa: ANN401 - a type of SQLAlchemy, impo
 
 
 def _of_moments(kind: Any, dialect: PostgresDialect | MariaDialect) -> bool:  # noqa: ANN401 - a type of SQLAlchemy
-    """Return whether time stamps are points in time: those ``with time zone``, and the TIMESTAMP of MariaDB."""
+    """Return whether time stamps are points in time: types ``with time zone``, and the TIMESTAMP of MariaDB."""
     import sqlalchemy as sa
 
     mariadb = isinstance(dialect, MariaDialect) and isinstance(kind, sa.TIMESTAMP)
@@ -283,10 +283,10 @@ def _of_moments(kind: Any, dialect: PostgresDialect | MariaDialect) -> bool:  # 
 
 
 def declared_keys(url: str) -> dict[str, DeclaredKeys]:
-    """Return the tables of a database by name, with keys and references of one column each; reads no row.
+    """Return the tables of a database by name, with keys and references of one column each; read no row.
 
     Raises:
-        InputError: no address of a database.
+        InputError: the address is no database.
         EngineError: it does not answer, or gives no permission.
         TableError: it has no tables.
     """

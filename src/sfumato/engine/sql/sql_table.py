@@ -1,9 +1,9 @@
 """A table of PostgreSQL or MariaDB (or MySQL), its encoded rows in a temporary table, and their rewriting.
 
-Encoding makes a temporary table in a session of its own, in one statement and so from one snapshot: the
-tallies of one encoding agree with each other whatever happens to the table meanwhile.  The session is
-read-only but for its temporary tables.  ``keys`` and ``recoded`` read the table again, as it then is, also where it is
-of another content than the version that was declared.
+Encoding makes a temporary table in a session of its own, in one statement and so from one snapshot.  The tallies of one
+encoding agree with each other, whatever happens to the table in the meantime.  The session is read-only except for its
+temporary tables.  ``keys`` and ``recoded`` read the current table again, even if its content differs from the declared
+version.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -46,7 +46,7 @@ class Rewriting:
     """The join of encoded rows, which carry raw columns as ``r0, r1, …``, with levels and classes.
 
     Tables ``sfumato_level0, …`` have columns ``code, level``; table ``sfumato_classes`` has ``k0, k1, …`` (coarser
-    codes), ``l0, l1, …`` (labels), and ``first, last``: which of the shuffled rows of the tuple it takes.
+    codes), ``l0, l1, …`` (labels), and ``first, last``: the shuffled rows of the tuple that it takes.
     """
 
     encoding: RowEncoding
@@ -68,21 +68,21 @@ class Rewriting:
         return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
 
     def key(self, name: str) -> tuple[str, ...]:
-        """Return the columns by which rows look up a small table."""
+        """Return the look-up columns of a small table."""
         if name != "sfumato_classes":
             return ("code",)
         return tuple(f"k{place}" for place in range(len(self.recode.attributes)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Columns of the result."""
+        """Return the columns of the result."""
         return (*self.recode.labels.column_names, *self.raw)
 
     def select(self, rows: str) -> str:
         """Return the rewritten rows in random order.
 
         Args:
-            rows: encoded rows, what stands after FROM.
+            rows: the FROM clause of the encoded rows.
         """
         dialect, recode = self.encoding.dialect, self.recode
         keys = range(len(recode.attributes))
@@ -107,7 +107,7 @@ class Rewriting:
         written = [*(self._label(f"l{place}") for place in range(recode.labels.num_columns)), *carried]
         names = [dialect.name(name) for name in self.names]
         final = ", ".join(f"{column} AS {name}" for column, name in zip(written, names, strict=True))
-        # A second draw: the one that dealt the rows would give away, by the order, which turn a row took.
+        # A second draw: ordering by the first one would reveal the turn of each row.
         rewritten = f"{final}, {dialect.draw(written, order)} AS position"
         joined = f"SELECT {rewritten} FROM ({dealt}) AS dealt {join} sfumato_classes ON {same}"
         return f"SELECT {', '.join(names)} FROM ({joined}) AS rewritten ORDER BY position"
@@ -128,14 +128,14 @@ _ARROW = {
 
 
 class SqlTable:
-    """Implements :class:`sfumato.engine.port.ProtectedTable` over one table or view of a database."""
+    """A :class:`sfumato.engine.port.ProtectedTable` over one table or view of a database."""
 
     def __init__(self, url: str, *, empty: bool = False) -> None:
         """Connect.
 
         Args:
             url: ``postgresql://user:password@host/database?table=schema.name``, or mysql, or mariadb.
-            empty: whether it may be without rows.
+            empty: true if it may have no rows.
 
         Raises:
             InputError: not such a URL, or the driver is not installed.
@@ -147,7 +147,7 @@ class SqlTable:
         try:
             parsed = sa.make_url(url)
             name = parsed.query.get("table")
-        except (sa.exc.ArgumentError, ValueError):  # the latter of a port that is no number
+        except (sa.exc.ArgumentError, ValueError):  # ValueError for a port that is no number
             name = None
         if not isinstance(name, str) or not name:
             raise InputError(
@@ -167,7 +167,7 @@ class SqlTable:
                 raise TableError(f"{self.title} has no rows", culprit=name)
 
     def schema(self) -> tuple[Column, ...]:
-        """Columns in order; reads no row."""
+        """The columns in order; read no row."""
         return self._columns
 
     @property
@@ -180,7 +180,7 @@ class SqlTable:
         return DatabaseSession(self._engine, title)
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        """Facts for a draft domain.  Not private: for the owner of the table only."""
+        """Return facts for a draft domain.  Not private: for the owner of the table only."""
         with self.session() as session:
             profiler = Profiler(session.rows, self.dialect, self.relation)
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
@@ -211,28 +211,28 @@ class SqlTable:
             write_batches((_batch(chunk, schema) for chunk in chunks), schema, out)
 
     def encode(self, domain: Domain) -> Recodable:
-        """Encode into a temporary table of a session that the result keeps."""
+        """Encode into a temporary table of a session that the result holds."""
         with self._kept_session() as session:
             return self._encoded(domain, session)
 
     def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
-        """Read the table twice in one transaction, or three times where the database keeps no snapshot for one."""
+        """Read the table twice in one transaction, or three times if the database has no snapshot for a transaction."""
         with self._kept_session() as session:
             return in_one_state(session, lambda: self._encoded(domain, session), lambda: self.content_in(session))
 
     def content(self) -> str:
-        """Name all rows and columns as they are now."""
+        """Name all current rows and columns."""
         with self.session() as session:
             return self.content_in(session)
 
     def content_in(self, session: DatabaseSession) -> str:
-        """Name all rows and columns as a session sees them."""
+        """Name all rows and columns in the view of a session."""
         (row,) = session.rows(content_statement(self.relation, self._columns, self.dialect))
         return content_name(self._columns, row)
 
     @contextmanager
     def _kept_session(self) -> Iterator[DatabaseSession]:
-        """Provide a session that a result keeps; it is closed if there is none."""
+        """Provide a session for a result; it is closed if there is no result."""
         session = DatabaseSession(self._engine, self.title)
         try:
             yield session
@@ -281,7 +281,7 @@ def in_one_state(
     back in between are not noticed.
 
     Raises:
-        EngineError: the tables were written meanwhile.
+        EngineError: the tables were written in the meantime.
     """
     with session.one_state() as held:
         before = content()
@@ -313,9 +313,9 @@ class SqlSource(Protocol):
 
 
 class SqlStore:
-    """Implements :class:`sfumato.engine.encoded.EncodedStore`: a temporary table, gone with its session."""
+    """A :class:`sfumato.engine.encoded.EncodedStore`: a temporary table, gone with its session."""
 
-    cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
+    cover_cells = 1 << 16  # measured on PostgreSQL: up to here, a GROUP BY takes longer than its cells
 
     def __init__(
         self, table: SqlSource, encoding: RowEncoding, session: DatabaseSession, relation: str = ENCODED
@@ -328,7 +328,7 @@ class SqlStore:
         self.dialect = encoding.dialect
 
     def ready(self) -> None:
-        """Refuse where the connection is lost."""
+        """Refuse if the connection is lost."""
         self.session.ready()
 
     def query(self, statement: str) -> pa.Table:
@@ -341,7 +341,7 @@ class SqlStore:
         return [self._tallied(plan, cover, where) for cover in range(len(plan.covers))]
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Codes, read at once into arrays: the one session cannot be left in the middle of a result."""
+        """Yield codes, read at once into arrays, because the session cannot stop in the middle of a result."""
         types = [np.min_scalar_type(self.domain.attributes[place].size - 1) for place in columns]
         listed = ", ".join(f"c{place}" for place in columns)
         chunks = [
@@ -352,7 +352,7 @@ class SqlStore:
         return (pa.record_batch([pa.array(array) for array in chunk], names=names) for chunk in chunks)
 
     def fingerprint(self) -> str:
-        """Sum of row hashes."""
+        """Return the sum of row hashes."""
         stored = (f"COALESCE({self.dialect.text(name)}, '')" for name in self._encoding.stored)
         row = self.dialect.digest("CONCAT(" + ", ' ', ".join(stored) + ")")
         first, second = self.dialect.words("digest")
@@ -435,7 +435,7 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
         case ColumnKind.REAL:
             return as_double(dialect, column)
         case ColumnKind.TEXT | ColumnKind.DATE | ColumnKind.TIMESTAMP | ColumnKind.OTHER:
-            return dialect.text(name)  # by the server: drivers have no value for some dates
+            return dialect.text(name)  # the server writes text, because drivers have no value for some dates
         case _:
             return name
 
@@ -450,7 +450,7 @@ def _copied(column: Column, dialect: Dialect, *, exactly: bool) -> tuple[str, pa
 
 
 def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
-    """MariaDB's text of bytes has question marks in place of what is no text; PostgreSQL's is hexadecimal."""
+    """Refuse columns of bytes: MariaDB writes question marks for invalid text, PostgreSQL hexadecimal digits."""
     for column in columns:
         # SQLAlchemy writes NULL for a type that it does not know, such as a geometry
         odd = column.type == "NULL" or any(mark in column.type.upper() for mark in ("BLOB", "BINARY", "BIT"))

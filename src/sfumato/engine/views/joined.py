@@ -1,6 +1,6 @@
-"""Several tables of one engine, each encoded once, and views of them: encoded, bounded rows like those of one table.
+"""Several tables of one engine, each encoded once, and views of them: encoded, bounded rows like the rows of one table.
 
-Their owner opens them: keys are checked then, and messages describe wrong keys.  Later no question to a view can fail
+Their owner opens them: keys are checked then, and messages describe wrong keys.  Later no query to a view can fail
 because of its rows, and a view without rows is a view like any other.
 """
 
@@ -31,8 +31,8 @@ from sfumato.engine.views.linked_sql import DerivedEncoding
 from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import EngineError, InputError, TableError
 
-_VIEWS = 8  # of one table that are kept
-_SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
+_VIEWS = 8  # cached views per table
+_SPREAD = 32  # largest range per row for which each key has a bit
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
 
 
@@ -43,7 +43,7 @@ class JoinedTables:
         """Check and encode them.
 
         Raises:
-            TableError: a table lacks a column, a key does not tell rows apart, or two columns of keys differ in type.
+            TableError: a table lacks a column, a key does not distinguish rows, or two columns of keys differ in type.
         """
         self.schema = schema
         self._engine = engine
@@ -59,7 +59,7 @@ class JoinedTables:
             relations[table.name] = engine.materialize(
                 encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
             )
-            if table.name.casefold() in above:  # rows that a description drops own the parts that belong to them
+            if table.name.casefold() in above:  # rows dropped by a description still own their child rows
                 owner = unit if table.through is None else table.through.column
                 assert owner is not None
                 assert table.key is not None
@@ -85,7 +85,7 @@ class JoinedTables:
         self._whole_units = integer and units == {ColumnKind.INTEGER}
 
     def _unit_columns(self) -> list[tuple[str, str]]:
-        """Tables with a column that names the unit, and that column."""
+        """Return the tables with a column that names the unit, and that column."""
         pairs = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
         return [(name, column) for name, column in pairs if column is not None]
 
@@ -96,7 +96,7 @@ class JoinedTables:
         return all(each.type in self._engine.dialect.whole_ids for each in columns if each.kind is ColumnKind.INTEGER)
 
     def ready(self) -> None:
-        """Refuse where views can no longer be made of the tables.
+        """Refuse if views can no longer be made of the tables.
 
         Raises:
             EngineError: their connection is lost, or their files were written since they were opened.
@@ -104,7 +104,7 @@ class JoinedTables:
         self._engine.ready()
 
     def bounded(self, view: BoundedView) -> BoundedView:
-        """Return the view with its joins bounded by public numbers; it looks at no row.
+        """Return the view with its joins bounded by public numbers; read no row.
 
         Raises:
             QueryError: a join could make too many rows of one unit.
@@ -112,7 +112,7 @@ class JoinedTables:
         return replace(view, view=bounded_joins(view.view, self.schema, self._repeats))
 
     def encode(self, view: BoundedView) -> Recodable:
-        """Return the rows of a view whose joins are bounded, bounded per unit: what is counted.
+        """Return the countable rows of a view: its joins are bounded, and its rows are bounded per unit.
 
         Raises:
             QueryError: a join could make too many rows of one unit.
@@ -132,7 +132,7 @@ class JoinedTables:
         return self._engine.encoded(encode(None, opening=False)).deriving(derived)
 
     def _owners_of(self, name: str) -> str:
-        """Units by the keys of a table, found through others where need be."""
+        """Return the units by the keys of a table, found through other tables if necessary."""
         table = self.schema[name]
         own = self._owners[table.name]
         if table.through is None:
@@ -140,13 +140,13 @@ class JoinedTables:
         return self._engine.materialize_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
 
     def _repeated(self, relation: str, key: str) -> int:
-        """Return the most rows of a public table that have one key."""
+        """Return the largest number of rows of a public table with one key."""
         repeats = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
         ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({repeats}) AS counted")
         return int(most)
 
     def _keys(self, table: SchemaTable) -> list[str]:
-        """Return the columns of keys that are kept of a table."""
+        """Return the columns of keys that are stored for a table."""
         return [f"k{place}" for place in range(len(table.columns))]
 
     def _check_columns(self, table: SchemaTable) -> None:
@@ -159,7 +159,7 @@ class JoinedTables:
         try:
             if table.attributes:
                 Encoding(Domain(table.attributes), columns, self._engine.dialect)
-        except TableError as error:  # of a column of a type that the attribute cannot have
+        except TableError as error:  # a column with an unsuitable type for its attribute
             raise TableError(f"{table.name}: {error}", culprit=error.culprit) from None
         for name in () if isinstance(self.schema, OneTableSchema) else keys:
             if columns[name].kind not in _KEYS:
@@ -178,7 +178,7 @@ class JoinedTables:
                 )
 
     def _ties(self, table: SchemaTable) -> list[tuple[str, SchemaTable, str]]:
-        """Columns of a table that hold keys or ids of another, that table, and its column of these."""
+        """Return the columns of a table that hold keys or ids of another, that table, and its column of these."""
         unit = self.schema.unit_column(table.name)
         ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
         if unit is not None and self.schema.units is not None:
@@ -188,11 +188,11 @@ class JoinedTables:
         return [(column, other, key) for column, other, key in ties if key is not None and other.name != table.name]
 
     def _check_spelling(self, table: SchemaTable, relations: Mapping[str, str]) -> None:
-        """Refuse ids in text of which one is another with a decimal, as some write whole numbers beside missing ones.
+        """Refuse text ids if one is another with a decimal; some programs write whole numbers so next to missing ones.
 
-        Somebody whose id is 7 in one table and 7.0 in another would be two units, each protected by itself.
+        A person with id 7 in one table and 7.0 in another would be two units, each protected separately.
         """
-        public = {link.column for link in table.references}  # whose keys may be codes, such as 1.0 of a version
+        public = {link.column for link in table.references}  # keys of public tables may be codes, such as version 1.0
         for column, other, key in self._ties(table):
             if column in public or self._engine.columns(table.name)[column].kind is not ColumnKind.TEXT:
                 continue
@@ -208,7 +208,7 @@ class JoinedTables:
     def _decimal_of(
         self, relations: Mapping[str, str], one: tuple[SchemaTable, str], other: tuple[SchemaTable, str]
     ) -> bool:
-        """Return whether a column of keys has a whole number of another one followed by ".0"."""
+        """Return whether a column of keys has a whole number of another column followed by ".0"."""
         (own, relation), (their, other_relation) = (
             (
                 "u" if name == self.schema.unit_column(table.name) else f"k{table.columns.index(name)}",
@@ -251,9 +251,9 @@ class JoinedTables:
 
 
 def open_tables(schema: Schema, source: object) -> JoinedTables:
-    """Open the tables of a schema where they lie; for their owner, as messages tell about their keys.
+    """Open the tables of a schema in place; for their owner, because messages describe their keys.
 
-    Args are those of :func:`open_tables_with_content`, which may raise the same.
+    For arguments and errors see :func:`open_tables_with_content`.
     """
     return JoinedTables(schema, _join_engine(schema, source))
 
@@ -263,13 +263,13 @@ def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTabl
 
     Args:
         schema: accepted.
-        source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; the
-            URL of a database that has them, without ``?table=``; ``spark:FOLDER`` of Parquet or CSV; or a mapping from
-            names to what :func:`open_table` takes.
+        source: a folder with a file for each table, named like the table, such as ``visits.csv`` or ``visits.parquet``;
+            the URL of a database with these tables, without ``?table=``; ``spark:FOLDER`` of Parquet or CSV; or a
+            mapping from names to sources of :func:`open_table`.
 
     Raises:
-        InputError: nothing of these.
-        TableError: as of :func:`open_schema_table`, or its keys are none.
+        InputError: the source is none of these.
+        TableError: as for :func:`open_schema_table`, or its keys are invalid.
         EngineError: a table was written while it was read.
     """
     engine = _join_engine(schema, source)
@@ -289,20 +289,20 @@ def _engine_of(tables: Mapping[str, ProtectedTable], source: object) -> JoinEngi
 
 
 class TableViews:
-    """The views of one table, which is read again when the first of them is asked for."""
+    """The views of one table, which is read again for the first of them."""
 
     def __init__(self) -> None:
         """Read nothing."""
         self._tables: JoinedTables | None = None
-        self._rows: dict[str, Recodable] = {}  # by the hash of a view, the last used last
+        self._rows: dict[str, Recodable] = {}  # by the hash of a view, in order of use
         self._reading = threading.Lock()
 
     def encoded(self, rows: EncodedRows, view: BoundedView, content: Content | None) -> Recodable:
-        """Return the rows of a view, which are encoded when they are first counted.  The last views are kept.
+        """Return the rows of a view, which are encoded when they are first counted.  The last views are cached.
 
         Args:
             rows: the encoded rows of the table, which were read before.
-            view: of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
+            view: a view of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
             content: the content of the table when it was encoded; None if nothing can write the table.
 
         Raises:
@@ -312,7 +312,7 @@ class TableViews:
             rows.ready()
             if self._tables is None:
                 self._tables = _one_table(rows.table, rows.domain, content)
-                rows.ready()  # its files were not written meanwhile
+                rows.ready()  # its files did not change in the meantime
             encoded = self._rows.pop(view.hash, None) or self._tables.encode(view)
             self._rows[view.hash] = encoded
             if len(self._rows) > _VIEWS:
@@ -321,7 +321,7 @@ class TableViews:
 
 
 def _one_table(table: ProtectedTable, domain: Domain, content: Content | None) -> JoinedTables:
-    """Return a table as the one table of a schema; see :meth:`TableViews.encoded`."""
+    """Return a table as the only table of a schema; see :meth:`TableViews.encoded`."""
     schema = one_table_schema(domain)
     engine = _engine_of({TABLE: table}, table)
     if content is None:
@@ -334,19 +334,19 @@ def _one_table(table: ProtectedTable, domain: Domain, content: Content | None) -
 
 
 def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
-    """One table of a schema, where it lies.
+    """Open one table of a schema in place.
 
     Raises:
-        InputError: the source is none of those of :func:`open_tables`.
-        TableError: it is missing, or cannot be read; or it has no rows, and is public or lists all units.  Of others
-            one person may have the only rows, and whether they are there is told by no error.
+        InputError: the source is invalid for :func:`open_tables`.
+        TableError: the table is missing, or cannot be read; or it has no rows, and is public or lists all units.  For
+            other tables no error reveals whether there are rows, because one person may own them all.
     """
     empty = not table.public and table.name != schema.units
     return open_table(table_place(table, source), csv=table.csv, empty=empty)
 
 
 def table_place(table: SchemaTable, source: object) -> object:
-    """Where one table of a schema lies, as :func:`open_tables` finds it."""
+    """Return the place of one table of a schema, as for :func:`open_tables`."""
     if isinstance(source, Mapping):
         place = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
         if place is None:
@@ -365,9 +365,9 @@ def keyed(dialect: Dialect, column: Column, *, integer: bool) -> str:
     """Return a key as text that only equal keys share, or its number; NULL if it is missing.
 
     Args:
-        dialect: of the engine.
-        column: of keys.
-        integer: whether the engine takes the types of all integer keys of the schema unchanged.
+        dialect: the dialect of the engine.
+        column: a column of keys.
+        integer: true if the engine takes the types of all integer keys of the schema unchanged.
     """
     if integer and column.kind is ColumnKind.INTEGER:
         return dialect.name(column.name)
@@ -386,11 +386,11 @@ def own_rows(
     """Return the encoded rows of one table: codes, numbers, keys, and ``u`` if a column of its own names the unit.
 
     Args:
-        table: of a schema.
+        table: a table of a schema.
         unit: its column that names the unit; None: it has none.
         columns: its columns.
-        dialect: of the engine.
-        relation: its raw rows, what stands after FROM.
+        dialect: the dialect of the engine.
+        relation: the FROM clause of its raw rows.
         integer: see :func:`keyed`.
     """
     carried = [keyed(dialect, columns[column], integer=integer) for column in table.columns]
@@ -410,12 +410,12 @@ def own_rows(
 
 
 def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
-    """Return the encoded rows of a table whose units stand in another table; rows without an owner are left out.
+    """Return the encoded rows of a table whose units are in another table; rows without an owner are dropped.
 
     Args:
         table: such a table.
         own: its encoded rows.
-        owners: of the other table, as :func:`own_owners` and :func:`found_owners` make them.
+        owners: the owners of the other table, from :func:`own_owners` or :func:`found_owners`.
     """
     assert table.through is not None
     key = table.columns.index(table.through.column)
@@ -429,16 +429,16 @@ def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
 def own_owners(
     key: str, owner: str, columns: Mapping[str, Column], dialect: Dialect, relation: str, *, integer: bool
 ) -> str:
-    """Return each key as ``k``, and as ``u`` the unit of its row or the key of the row that it belongs to.
+    """Return each key as ``k``, and as ``u`` the unit of its row or the key of its parent row.
 
     All raw rows are read, so that the owner of a row depends on no value but the keys.
 
     Args:
         key: the column.
-        owner: the column of the unit, or of the key of the row that a row belongs to.
+        owner: the column of the unit, or of the key of the parent row.
         columns: columns of the table.
-        dialect: of the engine.
-        relation: its raw rows, what stands after FROM.
+        dialect: the dialect of the engine.
+        relation: the FROM clause of its raw rows.
         integer: see :func:`keyed`.
     """
     texts = (

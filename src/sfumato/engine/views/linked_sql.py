@@ -1,9 +1,9 @@
-"""Heads and tails of related tables as SQL windows over encoded tables: one text for every engine.
+"""Heads and tails of linked tables as SQL windows over encoded tables: one text for every engine.
 
 Rows of a unit are ordered by the cell of a public attribute, missing values last, and within a cell by the digest of
-unit and codes: rows of one digest are equal, so that it does not matter which of them comes first, nor in which order
-the engine reads.  Rows of one digest that have children of their own differ by these, and follow each other by the
-digest of their key.  Every window is over the rows of one unit, so what a unit adds depends on its own rows only.
+unit and codes.  Rows of one digest are equal, so their order and the engine's reading order do not matter.  Rows of one
+digest that have different children are ordered by the digest of their key.  Every window is over the rows of one unit,
+so the contribution of a unit depends on its own rows only.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -21,14 +21,14 @@ from sfumato.engine.encoding import bin_number
 
 @dataclass(frozen=True)
 class DerivedEncoding:
-    """Implements :class:`sfumato.engine.encoding.RowEncoding` over the head, or over what is derived of a child table.
+    """A :class:`sfumato.engine.encoding.RowEncoding` over the head, or over a table derived from a child table.
 
     Attributes:
         related: the tables.
-        child: of whose tail, or own head, the rows are; None: of the head of the units.
-        opening: whether they are of its own head.
-        relations: where the encoded rows of each table are, by its name.
-        dialect: of the engine that has them.
+        child: the child table of the tail or head; None for the head of the units.
+        opening: true for the head of a child table.
+        relations: the FROM clauses of the encoded rows, by table.
+        dialect: the dialect of their engine.
     """
 
     related: LinkedTables
@@ -54,16 +54,16 @@ class DerivedEncoding:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """There are none: no numbers are stored next to the codes."""
+        """No positions: no numbers are stored next to the codes."""
         return ()
 
     @property
     def stored(self) -> list[str]:
-        """Names of the encoded columns."""
+        """The names of the encoded columns."""
         return [*(f"c{place}" for place in range(len(self.domain))), "u"]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """Return the rows, before any is left out; they have no raw columns."""
+        """Return the rows, before a bound drops any; they have no raw columns."""
         del relation
         assert not raw
         if self.child is None:
@@ -147,7 +147,7 @@ class DerivedEncoding:
         return values, "x.u", f"{source} WHERE x.t > 1"
 
     def _first_date(self, child: ChildTable, code: str) -> str:
-        """Return the cell of a first date; missing and other ones keep cells of their own."""
+        """Return the cell of a first date; missing and other dates keep cells of their own."""
         assert child.order is not None
         declared, cells = child.attribute(child.order).declared, len(child.first_dates)
         integer = self.dialect.integer(code)
@@ -180,11 +180,12 @@ class DerivedEncoding:
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
     def _bounded_rows(self, child: ChildTable) -> str:
-        """Return the bounded rows of each unit: codes, place ``t`` of ``n`` in a family, and codes of the rows before.
+        """Return the bounded rows of each unit: codes, position ``t`` of ``n`` in a family, and codes of the rows
+        before.
 
-        Rows with children also have ``k``, their key, and ``r``, their place in the unit.  Rows of another table's rows
-        also have ``a``, the place of that parent row in its unit, ``e``, its known attributes, and ``w``, the number of
-        such rows of the unit.
+        Rows with children also have ``k``, their key, and ``r``, their position in the unit.  Child rows of another
+        child table also have ``a``, the position of the parent row in its unit, ``e``, its known attributes, and ``w``,
+        the number of such rows of the unit.
         """
         above, codes = self.related.parent_of(child), [f"c{place}" for place in range(len(child.table.attributes))]
         keyed = bool(self.related.children_of(child))
@@ -224,7 +225,7 @@ class DerivedEncoding:
         return [f"e{place}" for place in range(len(self.related.known_attributes(child)))]
 
     def _with_parent_rows(self, child: ChildTable, parent: ChildTable, codes: Sequence[str]) -> str:
-        """Return the rows of a nested table, each with the place and the known attributes of its parent row."""
+        """Return the rows of a nested table, each with the position and the known attributes of its parent row."""
         link = child.table.through
         assert link is not None
         inside = ["g.u AS u", "d.r AS a", *(f"g.{code} AS {code}" for code in codes)]
@@ -239,7 +240,7 @@ class DerivedEncoding:
         return self.dialect.digest(f"CONCAT('{self.related.schema.hash[:16]}', u, '|', {text})")
 
     def _with_evidence(self, child: ChildTable) -> str:
-        """Return the rows of a table with children: their keys, places, numbers, and ``e``, their known attributes."""
+        """Return the rows of a table with children: keys, positions, numbers, and ``e``, their known attributes."""
         own = [f"d.c{child.table.attributes.index(each)}" for each in child.plain]
         listed, source = (
             ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"],
@@ -265,7 +266,7 @@ class DerivedEncoding:
 
 
 def _placed(place: str, child: ChildTable, *, first: int) -> str:
-    """Return the code of a place from the ``first`` that there is: later ones are one."""
+    """Return the code of a position, counted from ``first``; all later positions share the last code."""
     last = min(child.most, PLACES + 1)
     return f"CASE WHEN {place} > {last} THEN {last} ELSE {place} END - {first}"
 

@@ -61,19 +61,19 @@ from sfumato.engine.contingency import condition
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, stored_values
 
-_TINY = "1e-140"  # products of what is smaller could be too small for a double, over which PostgreSQL fails
+_TINY = "1e-140"  # products of smaller numbers could underflow a double, which fails on PostgreSQL
 _LARGEST_DIVISOR = 10**100
 
 
 @dataclass(frozen=True)
 class ViewEncoding:
-    """A bounded view as :class:`sfumato.engine.encoding.Encoding` is of one table: a query with codes, numbers, ``u``.
+    """The encoding of a bounded view, like :class:`sfumato.engine.encoding.Encoding` for a table.
 
     Attributes:
         bounded: the view.
-        relations: where the encoded rows of each table are, by its name.
-        dialect: of the engine that has them.
-        whole_units: whether ids of units are whole numbers there, and no text.
+        relations: the FROM clauses of the encoded rows, by table.
+        dialect: the dialect of their engine.
+        whole_units: true if ids of units are integers there instead of text.
     """
 
     bounded: BoundedView
@@ -98,12 +98,12 @@ class ViewEncoding:
 
     @property
     def stored(self) -> list[str]:
-        """Names of the encoded columns."""
+        """The names of the encoded columns."""
         unit = ["u"] if self.domain.unit.column is not None else []
         return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
-        """Return the rows of the view, before any is left out; it has no raw columns."""
+        """Return the rows of the view, before a bound drops any; it has no raw columns."""
         del relation
         assert not raw
         codes = [
@@ -132,7 +132,7 @@ class ViewEncoding:
             case WithPublicValue():
                 return self._with_public_value(view)
             case Renamed():
-                return self._selected(view.source)  # columns go by their places
+                return self._selected(view.source)  # columns are named by position
             case Computed():
                 return self._computed(view)
             case Declared():
@@ -146,7 +146,7 @@ class ViewEncoding:
             case AtMost():
                 return first_rows(self._relation(view.source), columns(view), view.attributes, self.dialect, view.rows)
             case _:
-                raise TypeError(view)  # the tree is closed
+                raise TypeError(view)  # unreachable: no other kind exists
 
     def _joined(self, view: Join) -> str:
         left, right = view.left, view.right
@@ -157,7 +157,7 @@ class ViewEncoding:
         listed += [f"r.v{place} AS v{before + place}" for place in stored_values(right.attributes)]
         listed += [f"r.k{place} AS k{len(left.keys) + place}" for place in range(len(right.keys))]
         same = [f"l.k{one} = r.k{other}" for one, other in view.on]
-        same += ["l.u = r.u"] if right.private else []  # whatever else is asked, rows of two units never meet
+        same += ["l.u = r.u"] if right.private else []  # under any condition, rows of two units never meet
         return (
             f"SELECT {', '.join(listed)} FROM ({self._selected(left)}) AS l {'LEFT ' if view.outer else ''}JOIN "
             f"({self._selected(right)}) AS r ON {' AND '.join(same)}"
@@ -196,7 +196,7 @@ class ViewEncoding:
         assert isinstance(attribute, Integer | Real)
         value = self._number(view.value, domain)
         inner = f"SELECT {listed}, {value} AS x FROM {self._relation(view.source)}"
-        # what rounding could move past the bounds is moved back
+        # clamp numbers that rounding moved past the bounds
         moved = _clamped("x", self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum))
         inner = f"SELECT {listed}, {moved} AS x FROM ({inner}) AS computed_rows"
         return f"SELECT {listed}, {', '.join(self._coded('x', attribute, place))} FROM ({inner}) AS clamped_rows"
@@ -251,7 +251,7 @@ class ViewEncoding:
             case Cases():
                 return self._case(value, domain, integer=integer)
             case _:
-                raise TypeError(value)  # the tree is closed
+                raise TypeError(value)  # unreachable: no other kind exists
 
     def _moved(self, value: Clamp, domain: Domain, *, integer: bool) -> str:
         inner = self._as(self._number(value.value, domain), value.value, domain, integer=integer)
@@ -301,7 +301,7 @@ class ViewEncoding:
     def _arithmetic(self, value: Arithmetic, domain: Domain, *, integer: bool) -> str:
         left, right = self._operands(value, domain, integer=integer)
         divisor = value.divisor
-        if divisor is not None and not integer and abs(divisor) < _LARGEST_DIVISOR:  # rounded once, like a quotient
+        if divisor is not None and not integer and abs(divisor) < _LARGEST_DIVISOR:  # a quotient, rounded once
             return f"((CASE WHEN ABS({left}) < {_TINY} THEN 0e0 ELSE {left} END) / {real(float(divisor))})"
         if value.how is Operator.TIMES and not integer:
             left, right = (f"(CASE WHEN ABS({part}) < {_TINY} THEN 0e0 ELSE {part} END)" for part in (left, right))
@@ -321,7 +321,7 @@ class ViewEncoding:
     def _with_gap(self, view: WithGap) -> str:
         source, domain = view.source, view.source.domain
         listed, day = ", ".join(columns(source)), number_of(self.dialect, domain, view.date)
-        # keys as text: their order is then the same on every engine, whatever type they have
+        # keys as text, so that their order is the same on every engine for any type
         keys = [f"COALESCE({self.dialect.text(f'k{place}')}, '')" for place in range(len(source.keys))]
         cells = [
             name if name.startswith("c") else f"COALESCE({name}, 0)" for name in columns(source) if name[0] in "cv"
@@ -376,7 +376,7 @@ class ViewEncoding:
         stored = {f"v{place}" for place in stored_values(source.attributes)}
         rows = f"({self._with_date_codes(view, keys)}) AS ordered_rows"
         listed = [f"{key} AS c{place}" for place, key in enumerate(keys)]
-        # a key's number is the same for all rows of a cell only where the cell is the number: else it has none
+        # a key has a number only if its cell is one number: then all rows of the cell share it
         listed += [f"MIN({name}) AS v{place}" for place, name in enumerate(held) if name in stored]
         for place, (name, value) in enumerate(view.values, start=len(view.by)):
             listed += self._aggregated(value, value.attribute(name, source), view, place)
@@ -410,7 +410,7 @@ class ViewEncoding:
             case Taken():
                 return self._taken(value, attribute, view, place)
             case _:
-                raise TypeError(value)  # the tree is closed
+                raise TypeError(value)  # unreachable: no other kind exists
 
     def _row_count(self, value: RowCount, source: View) -> str:
         if value.of is None:
@@ -494,7 +494,7 @@ def _outer_code(attribute: Attribute, place: int) -> str:
 
 
 def _clamped(value: str, low: str | None, high: str | None) -> str:
-    """Return a value moved to its bounds; LEAST and GREATEST treat NULL differently on engines."""
+    """Return a value moved to its bounds; engines differ in LEAST and GREATEST of NULL."""
     whens = [f"WHEN {value} < {low} THEN {low}"] if low is not None else []
     whens += [f"WHEN {value} > {high} THEN {high}"] if high is not None else []
     return f"(CASE {' '.join(whens)} ELSE {value} END)" if whens else value
