@@ -11,6 +11,9 @@ An example that ends with a chart stores it as a picture.  ``<!-- picture noise=
 ``![text](images/PAGE-1.svg)`` in the next line.  The numbers of the picture lie next to it in ``images/PAGE-1.json``,
 and the test compares these.  ``<!-- picture noise=30 of FILE.py -->`` stores the chart that a file next to the picture
 ends with.
+
+A command that writes a page stores it: ``<!-- page -->`` stands after the command, and ``[text](images/FILE.html)`` in
+the next line.  The test compares the headings of the page.
 """
 
 from __future__ import annotations
@@ -30,13 +33,15 @@ from sfumato.notebook_html import HtmlPage
 EXAMPLE = re.compile(
     r"^```(?P<language>console|python|yaml)\n(?P<block>.*?)^```\n"
     r"(?:\n```output(?P<fence>[^\n]*)\n(?P<output>.*?)^```\n)?"
-    r"(?P<shown>\n<!-- picture(?: noise=\S+)? -->\n!\[[^\]]*\]\([^)\s]+\)\n)?"
+    r"(?P<shown>\n<!-- (?:picture(?: noise=\S+)?|page) -->\n!?\[[^\]]*\]\([^)\s]+\)[^\n]*\n)?"
     r"|^<!-- outputs of (?P<command>[^\n]+) -->\n\n?(?P<table>(?:\|[^\n]*\n)+)",
     re.MULTILINE | re.DOTALL,
 )
 PICTURE = re.compile(
     r"<!-- picture(?: noise=(?P<noise>\S+))?(?: of (?P<source>\S+\.py))? -->\n!\[[^\]]*\]\((?P<file>[^)\s]+\.svg)\)"
 )
+PAGE = re.compile(r"<!-- page -->\n\[[^\]]*\]\((?P<file>[^)\s]+\.html)\)")
+HEADING = re.compile(r"<(h[1-3]|th)\b[^>]*>(.*?)</\1>", re.DOTALL)
 DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 MARK = re.compile(
     r"<title>([^<]+)</title>|<[^>]*aria-label=\"([^\"]+)\"[^>]*aria-roledescription=\"(?:bar|point|rule mark)\""
@@ -116,6 +121,22 @@ def stored_picture(drawing: str, marker: re.Match[str], page: Path, *, refresh: 
         file.write_text(standalone(drawing), encoding="utf-8")
         data.write_text(numbers, encoding="utf-8")
     return f"{file.name}: {fault}" if fault else ""
+
+
+def stored_page(written: Path, stored: Path, *, refresh: bool) -> str:
+    """Return how the headings of a page differ from those of the stored one, and store it if wanted."""
+    if not written.exists():
+        return f"no command wrote {written.name}"
+    new = written.read_text(encoding="utf-8")
+    fault = drift(headings(stored.read_text(encoding="utf-8")) if stored.exists() else "nothing", headings(new), "1e9")
+    if fault and refresh:
+        stored.write_text(new, encoding="utf-8")
+    return f"{stored.name}: {fault}" if fault else ""
+
+
+def headings(page: str) -> str:
+    """Return the headings of a page and of its tables, one a line."""
+    return "\n".join(re.sub(r"<[^>]*>|\s+", " ", text).strip() for _, text in HEADING.findall(page))
 
 
 def standalone(drawing: str) -> str:

@@ -18,7 +18,18 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyarrow import csv
-from tests.page_outputs import EXAMPLE, PICTURE, chart_of, drift, drift_of_cell, numbers_of, stored_picture, table
+from tests.page_outputs import (
+    EXAMPLE,
+    PAGE,
+    PICTURE,
+    chart_of,
+    drift,
+    drift_of_cell,
+    numbers_of,
+    stored_page,
+    stored_picture,
+    table,
+)
 
 from sfumato.app.cli.main import run
 from sfumato.domain import parse
@@ -94,6 +105,9 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
         printed, drawing = run_block(page, example["language"], example["block"], workspace, expected)
         if marker := PICTURE.search(example["shown"] or ""):
             faults.extend(filter(None, [stored_picture(drawing, marker, page, refresh=refresh)]))
+        elif marker := PAGE.search(example["shown"] or ""):
+            stored = page.parent / marker["file"]
+            faults.extend(filter(None, [stored_page(workspace / stored.name, stored, refresh=refresh)]))
         elif drawing:
             faults.append(f"a chart has no picture: add <!-- picture noise=N --> and ![...](images/{page.stem}-N.svg)")
         if example["output"] is None:
@@ -192,6 +206,17 @@ def test_a_chart_at_the_end_of_an_example_is_stored_with_its_numbers(tmp_path: P
     assert (tmp_path / "images" / "page-1.svg").read_text().startswith("<svg")
     assert not stored_picture(drawn[32], marker, page, refresh=False)
     assert "34" in stored_picture(drawn[34], marker, page, refresh=False)
+
+
+def test_a_page_that_a_command_writes_is_stored_and_compared_by_its_headings(tmp_path: Path) -> None:
+    written, stored = tmp_path / "written.html", tmp_path / "stored.html"
+    assert "no command wrote" in stored_page(written, stored, refresh=False)
+    written.write_text("<h1>Sign-off of 3 rows</h1><p>a</p>", encoding="utf-8")
+    assert "nothing" in stored_page(written, stored, refresh=True)
+    written.write_text("<h1>Sign-off of 4 rows</h1><p>b</p>", encoding="utf-8")
+    assert not stored_page(written, stored, refresh=False)
+    written.write_text("<h1>Sign-off of 4 rows</h1><h2>Risk</h2>", encoding="utf-8")
+    assert "Risk" in stored_page(written, stored, refresh=False)
 
 
 def test_every_picture_of_the_docs_is_shown_and_has_its_numbers() -> None:
