@@ -1,9 +1,9 @@
 """Privacy: exact losses, mechanisms with their loss maps, the sampler, accounting.
 
 Losses, charges and accounting are in :mod:`loss`.  The contract of noise is in :mod:`noise`, each mechanism in a file
-of its own, and the tuple of them in :mod:`noise_kinds`.  Choices are in :mod:`selection`, keys that the data names in
-:mod:`threshold`, conversion at the edge in :mod:`conversion`, exact draws in :mod:`noise_table`.  Names are imported
-on first use: a client over HTTP reads losses and draws no noise.
+of its own, and the tuple of them in :mod:`noise_kinds`.  Private selection is in :mod:`selection`, thresholds for
+data-dependent keys in :mod:`threshold`, conversion at the edge in :mod:`conversion`, exact draws in :mod:`noise_table`.
+Names are imported on first use: a client over HTTP reads losses and draws no noise.
 """
 
 from __future__ import annotations

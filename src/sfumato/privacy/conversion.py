@@ -1,17 +1,18 @@
-"""From zCDP to (epsilon, delta) and back, rounded towards more loss.
+"""Conversion of zCDP to (epsilon, delta) and back, rounded towards more loss.
 
-A rho-zCDP release is (epsilon, delta)-DP for every alpha > 1 with
-``delta = exp((alpha - 1) (alpha rho - epsilon)) / (alpha - 1) * (1 - 1/alpha)^alpha`` (Canonne, Kamath and
-Steinke 2020, Proposition 12 with Corollary 13).  Solved for epsilon, with x = alpha - 1:
+A rho-zCDP release is (epsilon, delta)-DP for every alpha > 1 with ``delta = exp((alpha - 1) (alpha rho - epsilon)) /
+(alpha - 1) * (1 - 1/alpha)^alpha`` (Canonne, Kamath and Steinke 2020, Proposition 12 with Corollary 13).  Solved for
+epsilon, with x = alpha - 1:
 
     epsilon = (1 + x) rho + ln(x / (1 + x)) + ln(1 / ((1 + x) delta)) / x
 
-*Any* x gives a true statement, so x is sought in floating point, where an error costs tightness only (the
-optimum is flat: a relative error h of x costs h^2).  The statement itself is then evaluated in decimal
-arithmetic with 50 digits, every operation rounded in the safe direction: add, multiply and divide are
-rounded correctly by the context, ln and exp are correctly rounded to nearest by the standard library, so
-that the next number up (down) is a bound above (below).  (Python's minus sign would round; ``copy_negate`` does
-not.)
+*Any* x gives a true statement, so the search for x uses floating point, where an error costs tightness only (the
+optimum is flat: a relative error h of x costs h^2).
+
+The statement itself is then evaluated in decimal arithmetic with 50 digits, every operation rounded in the safe
+direction.  The context rounds addition, multiplication and division correctly.  The standard library rounds ln and exp
+correctly to nearest, so that the next number up (down) is a bound above (below).  (Python's minus sign would round;
+``copy_negate`` does not.)
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _UP = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
 _DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=-(10**9), Emax=10**9)
 _RHO_DIGITS = 12
 _EPSILON_DIGITS = 15
-CONVERTED = Fraction(99, 100)  # of delta; a hundredth less costs about 0.1 % of rho at delta = 1e-9
-_WIDEST = 700.0  # exp of it is still a double
+CONVERTED = Fraction(99, 100)  # share of delta; a hundredth less costs about 0.1 % of rho at delta = 1e-9
+_WIDEST = 700.0  # its exponential is still a double
 
 
 @cached(4_000)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """Return an epsilon for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up to 15 digits.
+    """Return the smallest known epsilon for which rho-zCDP implies (epsilon, delta)-DP, rounded up to 15 digits.
 
     Args:
         rho: at least zero.
@@ -105,7 +106,7 @@ def _x_of_log(log_x: float) -> Decimal:
 
 
 def _softplus(value: float) -> float:
-    """ln(1 + exp(value))."""
+    """Return ln(1 + exp(value))."""
     return value + math.log1p(math.exp(-value)) if value > 0 else math.log1p(math.exp(value))
 
 

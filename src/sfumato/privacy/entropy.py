@@ -44,19 +44,19 @@ class Entropy(Protocol):
         ...
 
     def renew(self) -> None:
-        """Make the words to come independent of any copy of this stream."""
+        """Make the next words independent of any copy of this stream."""
         ...
 
 
 class OsEntropy(threading.local):
-    """Words of the operating system: few of them as they are, many by AES-256 in counter mode under a key of it.
+    """Words of the operating system: few of them directly, many by AES-256 in counter mode under a key from it.
 
     Never seeded, never replayed.  Each thread has its own key, every release draws a new one (:meth:`renew`), and so
     does a forked child, so no two of them share a stream.
     """
 
     def __init__(self) -> None:
-        import_module("cryptography.hazmat.primitives.ciphers")  # now, not within the first question
+        import_module("cryptography.hazmat.primitives.ciphers")  # now, not within the first query
         self._generation: object = None
         self._left = 0
 
@@ -67,7 +67,7 @@ class OsEntropy(threading.local):
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
-        if size <= _FEW_BYTES:  # a key of its own would take as long to draw, and ten times as long to set up
+        if size <= _FEW_BYTES:  # a new key would take as long to draw, and ten times as long to set up
             return np.frombuffer(secrets.token_bytes(size), dtype=np.uint64)
         if self._generation is not _forks.generation or self._left < size:
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -81,10 +81,9 @@ class OsEntropy(threading.local):
 
 
 class DrawnEntropy:
-    """The words of one release: from a new key of the source, remembered if any were drawn, and none after its end.
+    """The words of one release: from a new key of the source, with a mark if any were drawn, and none after its end.
 
-    What is still held of a release that is over, and what a forked child has of it, would draw noise that is not
-    accounted for.
+    A reference to it after the release, or in a forked child, would draw noise that is not accounted for.
     """
 
     def __init__(self, source: Entropy) -> None:
@@ -115,11 +114,11 @@ class DrawnEntropy:
         self._source.renew()
 
     def __enter__(self) -> Self:
-        """Begin the release."""
+        """Start the release."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the release: there are no more words."""
+        """End the release, so that it returns no more words."""
         with self._lock:
             self._ended = True
 
@@ -131,7 +130,7 @@ class SimulatedEntropy:
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def renew(self) -> None:
-        """Nothing: the words are the same every time, which is what they are for."""
+        """Do nothing, so that the words are reproducible."""
 
     def words(self, count: int) -> Words:
         """Return the next ``count`` words of the seeded stream."""

@@ -1,7 +1,7 @@
-"""Discrete Gaussian noise under zCDP, with the exact draws of few numbers.
+"""Discrete Gaussian noise under zCDP, with exact draws of few numbers.
 
-Many numbers are drawn by :mod:`sfumato.privacy.noise_table`, few by rejection from discrete Laplace noise.
-How many tries a number takes is independent of the number.
+Many numbers are drawn by :mod:`sfumato.privacy.noise_table`, few by rejection from discrete Laplace noise. The number
+of tries is independent of the accepted number.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sfumato.privacy.loss import Number, Rho
 from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure, exp_sequence
 from sfumato.privacy.noise_table import NoiseTable, decide, shared_table
 
-_BITS = 192  # of enclosures of probabilities
+_BITS = 192  # bits of enclosures of probabilities
 _SUMMED_VARIANCE = 1 << 24  # up to here probabilities are summed term by term
-_SMOOTH_VARIANCE = 100  # from here the variance is sigma^2 to double precision: exp(-2 pi^2 100) is nothing
+_SMOOTH_VARIANCE = 100  # from here the variance is sigma^2 to double precision: exp(-2 pi^2 100) is negligible
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Noise):
-    """The integer k with probability proportional to exp(-k^2 / (2 variance)).
+    """Noise on the integers: k has probability proportional to exp(-k^2 / (2 variance)).
 
-    ``variance`` is the parameter sigma^2.  Neighbors: the caller's; the loss holds for every pair of
-    integer vectors whose squared L2 distance is at most the squared sensitivity.  Loss:
-    rho = squared sensitivity / (2 sigma^2), exactly.  Source: Canonne, Kamath and Steinke 2020, Theorem 4
-    (one integer) and the additivity of rho over coordinates; sampled exactly.
+    ``variance`` is the parameter sigma^2.  Neighbors: the caller's; the loss holds for every pair of integer vectors
+    whose squared L2 distance is at most the squared sensitivity.  Loss: rho = squared sensitivity / (2 sigma^2),
+    exactly.  Source: Canonne, Kamath and Steinke 2020, Theorem 4 (one integer) and the additivity of rho over
+    coordinates; sampled exactly.
 
     Args:
         variance: sigma^2, exact, greater than zero, at most 2^100.
@@ -62,7 +62,7 @@ class DiscreteGaussian(Noise):
 
     @classmethod
     def for_loss(cls, loss: Rho, squared_sensitivity: int) -> DiscreteGaussian:
-        """Return the noise that costs exactly ``loss`` at a squared L2 sensitivity of ``squared_sensitivity``.
+        """Return the noise whose loss is exactly ``loss`` at a squared L2 sensitivity of ``squared_sensitivity``.
 
         Raises:
             LossError: the sensitivity is not a positive integer, or the variance is out of range.
@@ -70,7 +70,7 @@ class DiscreteGaussian(Noise):
         return cls(as_sensitivity(squared_sensitivity) / (2 * loss.value))
 
     def loss(self, squared_sensitivity: int) -> Rho:
-        """Return what one noisy vector costs, given the largest squared L2 distance between neighbours.
+        """Return the loss of one noisy vector, given the largest squared L2 distance between neighbors.
 
         Raises:
             LossError: the sensitivity is not a positive integer.
@@ -88,7 +88,7 @@ class DiscreteGaussian(Noise):
 
     @cached_property
     def variance(self) -> float:
-        """Variance of the noise: at most sigma^2 (Canonne, Kamath and Steinke 2020, Corollary 9)."""
+        """The variance of the noise: at most sigma^2 (Canonne, Kamath and Steinke 2020, Corollary 9)."""
         sigma_squared = float(self.sigma_squared)
         if sigma_squared > _SMOOTH_VARIANCE:
             return sigma_squared
@@ -108,7 +108,7 @@ class DiscreteGaussian(Noise):
         """Return fractions around the probability of ``k``, about 2^-170 apart.
 
         Raises:
-            SizeError: sigma^2 is above 2^24, so that the normalising sum would be long.
+            SizeError: sigma^2 is above 2^24, so that the normalizing sum would be long.
         """
         if self.sigma_squared > _SUMMED_VARIANCE:
             raise SizeError(
@@ -124,11 +124,11 @@ class DiscreteGaussian(Noise):
         """Return P(noise >= k) for k >= 1, rounded upward.
 
         Up to sigma^2 = 2^24 the terms are summed between integer bounds, so that the excess is below 2^-170.
-        Above, it is Q((k - 1/2) / sigma) with Q the normal tail: an upper bound, because on the unit intervals
-        around integers beyond sigma the density is convex (its integral is at least its middle), within
-        sigma it is concave (apply the same to P(|noise| < k)), and the normalising sum differs from
-        sigma sqrt(2 pi) by exp(-2 pi^2 sigma^2).  Its excess is below (k / sigma)^4 / sigma^2 relatively; a
-        relative 2^-36 is added for the floating-point erfc.
+
+        Above, it is Q((k - 1/2) / sigma) with Q the normal tail.  This is an upper bound: on the unit intervals around
+        integers beyond sigma the density is convex (its integral is at least its middle).  Within sigma it is concave
+        (apply the same to P(|noise| < k)).  The normalizing sum differs from sigma sqrt(2 pi) by exp(-2 pi^2 sigma^2).
+        Its excess is below (k / sigma)^4 / sigma^2 relatively; a relative 2^-36 is added for the floating-point erfc.
         """
         if self.sigma_squared <= _SUMMED_VARIANCE:
             return _tails(self.sigma_squared).upper(k)
@@ -148,7 +148,7 @@ class DiscreteGaussian(Noise):
 
 
 class _Tails:
-    """Sums of exp(-j^2 / (2 sigma^2)) from above, times 2^_BITS, and the normalising sum from both sides."""
+    """Sums of exp(-j^2 / (2 sigma^2)) from above, times 2^_BITS, and the normalizing sum from both sides."""
 
     def __init__(self, sigma_squared: Fraction) -> None:
         self._rate = 1 / (2 * sigma_squared)
@@ -196,7 +196,10 @@ class GaussianTries:
 
     @classmethod
     def of(cls, sigma_squared: Fraction, scale: int) -> GaussianTries:
-        """Return the tries of a variance, with t = ``scale``: floor(sigma) + 1 wastes least, any gives exact draws."""
+        """Return the tries for a variance, with t = ``scale``.
+
+        The choice floor(sigma) + 1 needs the fewest tries; any choice gives exact draws.
+        """
         return cls(sigma_squared, scale, LaplaceDigits.of(Fraction(scale)))
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -215,7 +218,7 @@ class GaussianTries:
         return noise
 
     def keeps(self, k: int, word: int, entropy: Entropy) -> bool:
-        """Decide whether a proposal is kept; ``word`` holds the first digits of its coin."""
+        """Decide whether to accept a proposal; ``word`` holds the first digits of its coin."""
         return decide(partial(exp_enclosure, self.excess(k)), entropy, first=word)
 
     def excess(self, k: int) -> Fraction:

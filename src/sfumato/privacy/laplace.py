@@ -1,9 +1,9 @@
-"""Discrete Laplace noise under pure epsilon, with the exact draws of few numbers.
+"""Discrete Laplace noise under pure epsilon, with exact draws of few numbers.
 
-Many numbers are drawn by :mod:`sfumato.privacy.noise_table`, whose table takes milliseconds to build.  A single
-question needs one or two numbers at a new scale.  They are made of binary digits, each of which compares a random word
-with integer enclosures of its probability, so that the distribution is exact.  The number of words does not depend on
-what is drawn, except for ties, of probability about 2^-60.
+Many numbers are drawn by :mod:`sfumato.privacy.noise_table`, whose table takes milliseconds to build.  A single query
+needs one or two numbers at a new scale.  They are made of binary digits, each of which compares a random word with
+integer enclosures of its probability, so that the distribution is exact.  The number of words does not depend on the
+drawn number, except for ties, of probability about 2^-60.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sfumato.privacy.loss import Epsilon, Number
 from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure
 from sfumato.privacy.noise_table import WORD, EnclosureEnds, NoiseTable, decide, shared_table
 
-_BITS = 256  # of enclosures of probabilities
+_BITS = 256  # bits of enclosures of probabilities
 _BEYOND = 45  # exp(-45) < 2^-64
 _BY_ONE = 64  # words up to which Python's integers are faster than arrays
 _GUARD = 80  # a digit's ratio is squared at most 57 times, and each squaring doubles the width of its enclosure
@@ -31,12 +31,11 @@ _GUARD = 80  # a digit's ratio is squared at most 57 times, and each squaring do
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Noise):
-    """The integer k with probability proportional to exp(-|k| / scale).
+    """Noise on the integers: k has probability proportional to exp(-|k| / scale).
 
-    Neighbors: the caller's; the loss holds for every pair of integer vectors whose L1 distance is at
-    most the sensitivity.  Loss: epsilon = sensitivity / scale, exactly, because the ratio of two
-    probabilities is exp((|k - x'| - |k - x|) / scale).  Source: Ghosh, Roughgarden and Sundararajan 2009
-    (the geometric mechanism); sampled exactly.
+    Neighbors: the caller's; the loss holds for every pair of integer vectors whose L1 distance is at most the
+    sensitivity.  Loss: epsilon = sensitivity / scale, exactly, because the ratio of two probabilities is exp((|k - x'|
+    - |k - x|) / scale).  Source: Ghosh, Roughgarden and Sundararajan 2009 (the geometric mechanism); sampled exactly.
 
     Args:
         scale: exact, greater than zero, at most 2^50.
@@ -63,7 +62,7 @@ class DiscreteLaplace(Noise):
 
     @classmethod
     def for_loss(cls, loss: Epsilon, sensitivity: int) -> DiscreteLaplace:
-        """Return the noise that costs exactly ``loss`` at an L1 sensitivity of ``sensitivity``.
+        """Return the noise whose loss is exactly ``loss`` at an L1 sensitivity of ``sensitivity``.
 
         Raises:
             LossError: the sensitivity is not a positive integer, or the scale is out of range.
@@ -71,7 +70,7 @@ class DiscreteLaplace(Noise):
         return cls(as_sensitivity(sensitivity) / loss.value)
 
     def loss(self, sensitivity: int) -> Epsilon:
-        """Return what one noisy vector costs, given the largest L1 distance between neighbours.
+        """Return the loss of one noisy vector, given the largest L1 distance between neighbors.
 
         Raises:
             LossError: the sensitivity is not a positive integer.
@@ -89,7 +88,7 @@ class DiscreteLaplace(Noise):
 
     @cached_property
     def variance(self) -> float:
-        """Variance, 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
+        """The variance, 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
         inverse = float(1 / self.scale)
         return 2 * math.exp(-inverse) / math.expm1(-inverse) ** 2
 
@@ -128,20 +127,20 @@ class DiscreteLaplace(Noise):
 
 @dataclass(frozen=True, eq=False)
 class LaplaceDigits:
-    """The integer k with probability proportional to exp(-|k| / scale), as the difference of two geometric numbers.
+    """Draws of discrete Laplace noise, as the difference of two geometric numbers.
 
-    A geometric number with ratio q = exp(-1 / scale) has independent binary digits: the i-th is one with probability
-    r / (1 + r), r = q^(2^i).  What lies beyond the last digit, a multiple of 2^digits, is geometric with a ratio
-    below 2^-64.  The difference of two such numbers is k with probability (1 - q) / (1 + q) q^|k|.
+    A geometric number with ratio q = exp(-1 / scale) has independent binary digits: the i-th is one with probability r
+    / (1 + r), r = q^(2^i).  The part beyond the last digit, a multiple of 2^digits, is geometric with a ratio below
+    2^-64.  The difference of two such numbers is k with probability (1 - q) / (1 + q) q^|k|.
 
     Source: Marsaglia 1971, Random variables with independent binary digits (the digits); Ghosh, Roughgarden and
     Sundararajan 2009 (the two-sided geometric distribution).
 
     Attributes:
         rate: 1 / scale.
-        digits: how many there are.
+        digits: the number of digits.
         low: words below it decide for a one, shape ``(digits + 1,)``; the last is for one more multiple.
-        high: words from it on decide against; those between are ties, which further words settle.
+        high: words from it on decide against; words between are ties, which further words settle.
     """
 
     rate: Fraction
@@ -182,7 +181,7 @@ class LaplaceDigits:
         return noise
 
     def _by_one(self, words: list[int], entropy: Entropy) -> NDArray[np.int64]:
-        """Draw from few words, one after the other: the same numbers as from arrays, at less cost."""
+        """Draw from few words, one after the other: the same numbers as from arrays, in less time."""
         parts = [
             one if word < low or (word < high and decide(partial(self.coin, place), entropy, first=word)) else 0
             for word, (place, one, low, high) in zip(words, cycle(self._ends))
@@ -199,7 +198,7 @@ class LaplaceDigits:
 
     @cached_property
     def _ends(self) -> list[tuple[int, int, int, int]]:
-        """The place, the worth and both word ends of each digit."""
+        """Return the index, the value and both word ends of each digit."""
         lows, highs = self.low.tolist(), self.high.tolist()
         return [(place, 1 << place, *ends) for place, ends in enumerate(zip(lows, highs, strict=True))]
 
@@ -210,7 +209,7 @@ class LaplaceDigits:
 
 
 def _odds(low: int, high: int, *, bits: int, cut: int) -> tuple[int, int]:
-    """Return an enclosure of r / (1 + r) with ``bits - cut`` binary digits, from one of r with ``bits``."""
+    """Return an enclosure of r / (1 + r) with ``bits - cut`` binary digits, from an enclosure of r with ``bits``."""
     one, digits = 1 << bits, bits - cut
     return (low << digits) // (one + low), -((-high << digits) // (one + high))
 

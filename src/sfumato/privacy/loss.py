@@ -1,20 +1,18 @@
-"""Privacy losses as exact numbers, what they cost, and accounting as a fold over what was charged.
+"""Privacy losses as exact numbers, their charges, and accounting as a fold over all charges.
 
-A loss is always stated for a *unit* (see :class:`sfumato.domain.Unit`) under the add/remove relation.
-Numbers are kept as fractions: a string or an integer is taken as written, a float is read as the
-shortest decimal that prints it, so ``0.1`` is one tenth.
+A loss is always stated for a *unit* (see :class:`sfumato.domain.Unit`) under the add/remove relation. Numbers are
+stored as fractions: a string or an integer is taken literally, a float is read as the shortest decimal that prints it,
+so ``0.1`` is one tenth.
 
-Every charge carries the exact amounts that the three measures need.  Pure epsilon adds (sequential
-composition); rho adds (Bun and Steinke 2016, Lemma 1.7; with adaptively chosen losses: Whitehouse,
-Ramdas, Rogers and Wu 2023, Theorem 1); delta adds.  A pure-epsilon event also has a rho, epsilon^2/2,
-and may be charged to any ledger; a Gaussian event has no pure epsilon and is refused by a ledger that
-promises one.
+Every charge carries the exact amounts that the three measures need.  Pure epsilon adds (sequential composition).  Rho
+adds (Bun and Steinke 2016, Lemma 1.7; with adaptively chosen losses: Whitehouse, Ramdas, Rogers and Wu 2023, Theorem
+1).  Delta adds.  A pure-epsilon event also has a rho, epsilon^2/2, and may be charged to any ledger.  A Gaussian event
+has no pure epsilon, so a ledger that promises one refuses it.
 
-An (epsilon, delta) limit is kept as two limits, fixed when the ledger is opened: a rho, which converts to
-epsilon at 99 % of delta, and the other 1 % of delta for what mechanisms spend as delta (stability
-thresholds).  Whatever is chosen, in whatever order, is delta'-approximately rho-zCDP with both within
-their limits (Whitehouse et al., as above), which is (epsilon, delta)-DP.  A share that depended on what
-was spent would not be covered.
+An (epsilon, delta) limit is stored as two limits, fixed when the ledger is opened: a rho, which converts to epsilon at
+99 % of delta, and the other 1 % of delta for mechanisms that spend delta (stability thresholds).  Any choice of events
+in any order is delta'-approximately rho-zCDP with both within their limits (Whitehouse et al., as above), which is
+(epsilon, delta)-DP.  A share that depended on earlier spending would not be covered.
 """
 
 from __future__ import annotations
@@ -41,9 +39,9 @@ _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # no 
 _DIGITS = 1000
 _QUOTED = 40
 _DECIMALS = 6
-_SHORT = 20  # characters of a fraction that a sentence may hold
+_SHORT = 20  # characters of a fraction in a sentence
 _SMALL = -6  # exponent from which on numbers are written as 1e-7
-_LARGEST = Fraction(10) ** 300  # of a loss: as a double it can be planned with, and an epsilon can be squared
+_LARGEST = Fraction(10) ** 300  # largest loss: it is a double, and an epsilon can be squared
 _LARGEST_EPSILON = Fraction(10) ** 150
 
 
@@ -80,7 +78,7 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
 
 
 def _brief(value: object) -> str:
-    """Return the beginning of what was handed over; Python does not spell integers of thousands of digits."""
+    """Return the beginning of the argument; Python does not print integers of thousands of digits."""
     try:
         return str(value)[:_QUOTED]
     except ValueError:
@@ -145,7 +143,7 @@ def decimals(number: Fraction, *, up: bool) -> str:
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of one event; ``epsilon`` is None if no finite pure epsilon holds.
+    """The privacy loss charged for one event; ``epsilon`` is None if no finite pure epsilon holds.
 
     The event is delta-approximately rho-zCDP and, if ``epsilon`` is given, (epsilon, delta)-DP.
 
@@ -194,7 +192,7 @@ def total(charges: Iterable[Charge]) -> Charge:
 
 
 class Loss(ABC):
-    """A privacy loss: of one event, or the most that all events of a ledger may come to (a privacy budget)."""
+    """A privacy loss: of one event, or the limit for all events of a ledger (a privacy budget)."""
 
     @abstractmethod
     def as_rho(self) -> Rho:
@@ -203,7 +201,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def charge(self) -> Charge:
-        """The cost of an event of this loss in every measure."""
+        """The charge of an event of this loss in every measure."""
 
     @property
     @abstractmethod
@@ -212,7 +210,7 @@ class Loss(ABC):
 
     @property
     def divisible(self) -> Epsilon | Rho:
-        """The loss in the measure in which a method divides it: pure epsilon as it is, anything else as rho."""
+        """The loss in the measure in which a method divides it: pure epsilon unchanged, anything else as rho."""
         return self.as_rho()
 
     @property
@@ -238,7 +236,7 @@ class Loss(ABC):
         """
 
     def remedy(self, charge: Charge) -> str:  # noqa: ARG002
-        """Return how to ask for less of this limit at the epsilon of a charge, in words; empty if there is no way."""
+        """Return how to lower a charge against this limit at the same epsilon, in words; empty if there is no way."""
         return ""
 
     def in_words(self, charge: Charge) -> str:
@@ -261,7 +259,7 @@ class Loss(ABC):
 
     @abstractmethod
     def advantage_bound(self) -> float:
-        """Largest difference that any attack on one person can have between members and others."""
+        """The largest difference that any attack on one person can have between members and others."""
 
 
 @dataclass(frozen=True, order=True)
@@ -295,7 +293,7 @@ class Epsilon(Loss):
         return f"epsilon = {plain(self.value)}"
 
     def as_rho(self) -> Rho:
-        """Half the square of epsilon (Bun and Steinke 2016, Proposition 1.4)."""
+        """Return half the square of epsilon (Bun and Steinke 2016, Proposition 1.4)."""
         return Rho(self.value**2 / 2)
 
     @cached_property
@@ -310,7 +308,7 @@ class Epsilon(Loss):
 
     @property
     def divisible(self) -> Epsilon:
-        """The loss as it is."""
+        """The loss itself."""
         return self
 
     @property
@@ -337,7 +335,7 @@ class Epsilon(Loss):
         return "epsilon = " + ("infinite" if charge.epsilon is None else decimals(charge.epsilon, up=True))
 
     def advantage_bound(self) -> float:
-        """(e^epsilon - 1)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1).
+        """The bound (e^epsilon - 1)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1).
 
         >>> round(Epsilon(1).advantage_bound(), 4)
         0.4621
@@ -395,7 +393,7 @@ class Rho(Loss):
 
     @property
     def promise(self) -> str:
-        """Zero-concentrated differential privacy."""
+        """The words for zero-concentrated differential privacy."""
         return f"zero-concentrated differential privacy with {self}"
 
     def advantage_bound(self) -> float:
@@ -405,7 +403,7 @@ class Rho(Loss):
 
 @dataclass(frozen=True)
 class EpsilonDelta(Loss):
-    """Approximate differential privacy, kept as zCDP inside and converted once, at the edge.
+    """Approximate differential privacy, stored as zCDP and converted once, at the edge.
 
     >>> EpsilonDelta(1, "1e-9")
     EpsilonDelta('1', '1e-09')
@@ -427,7 +425,7 @@ class EpsilonDelta(Loss):
         return f"epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
 
     def as_rho(self) -> Rho:
-        """Return the rho that it is kept as: its conversion at 99 % of delta stays within epsilon.
+        """Return the rho that represents it: its conversion at 99 % of delta stays within epsilon.
 
         Raises:
             LossError: epsilon and delta are so small (some 1e-300) that floating point finds no conversion.
@@ -439,12 +437,12 @@ class EpsilonDelta(Loss):
 
     @cached_property
     def charge(self) -> Charge:
-        """The zCDP that it is kept as."""
+        """The charge of the zCDP that represents it."""
         return Charge(None, self.as_rho().value, Fraction(0))
 
     @property
     def amounts(self) -> dict[str, Fraction]:
-        """Epsilon and delta."""
+        """The epsilon and the delta."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     @property
@@ -485,16 +483,16 @@ class EpsilonDelta(Loss):
 
     @property
     def promise(self) -> str:
-        """Approximate differential privacy, and the zCDP that it is kept as."""
+        """The words for approximate differential privacy, and the zCDP that represents it."""
         return f"differential privacy with {self} (as zCDP with rho = {float(self.as_rho().value):.6g})"
 
     def advantage_bound(self) -> float:
-        """(e^epsilon - 1 + 2 delta)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1)."""
+        """The bound (e^epsilon - 1 + 2 delta)/(e^epsilon + 1) (Humphries et al. 2023, Theorem 3.1)."""
         half = math.tanh(float(self.epsilon) / 2)
         return min(1.0, half + float(self.delta) * (1 - half))
 
 
 def _six_digits(number: Fraction) -> str:
-    """Round upward."""
+    """Round upward to six digits."""
     up = Context(prec=_DECIMALS, rounding=ROUND_CEILING)
     return f"{up.divide(Decimal(number.numerator), Decimal(number.denominator)).normalize(up):f}"

@@ -20,7 +20,7 @@ from sfumato.privacy.loss import Epsilon, Number, Rho, exact, plain
 SensitivityNorm: TypeAlias = Literal["l1", "l2_squared", "one_number"]
 """A sensitivity bounds the L1 distance of two vectors, their squared L2 distance, or the change of a single number."""
 
-LARGEST_WIDTH = 1 << 50  # the noise then stays below 2^62 but for one draw in exp(4096)
+LARGEST_WIDTH = 1 << 50  # the noise then stays below 2^62, except in one draw of exp(4096)
 _LARGEST = 1 << 62
 
 
@@ -33,7 +33,7 @@ class NoiseSource(Protocol):
 
 
 class Noise(ABC):
-    """The contract of a mechanism: integer noise, symmetric around zero, and the loss that it gives.
+    """The contract of a mechanism: integer noise, symmetric around zero, and its loss.
 
     A subclass is a frozen dataclass in a file of its own.  It is listed in :data:`sfumato.privacy.noise_kinds.NOISES`,
     from which audits and the choice for one number take it.  Releases, and the tables that they store, have only the
@@ -41,7 +41,7 @@ class Noise(ABC):
 
     Attributes:
         name: the name of the noise in stored files and reports; it never changes.
-        loss_type: the measure in which it states its loss.
+        loss_type: the measure of its loss.
         sensitivity_norm: the distance of two neighbors that a sensitivity bounds.
         few: the largest number of draws that :meth:`_single` makes; :meth:`_table` makes more.
     """
@@ -54,7 +54,7 @@ class Noise(ABC):
     @classmethod
     @abstractmethod
     def for_loss(cls, loss: Any, sensitivity: int, /) -> Self:  # noqa: ANN401 -- of `loss_type`
-        """Return the noise that costs exactly ``loss``, for neighbours at most ``sensitivity`` apart.
+        """Return the noise whose loss is exactly ``loss``, for neighbors at most ``sensitivity`` apart.
 
         Raises:
             LossError: the sensitivity is not a positive integer, or the noise would be too wide to draw.
@@ -62,7 +62,7 @@ class Noise(ABC):
 
     @abstractmethod
     def loss(self, sensitivity: int, /) -> Epsilon | Rho:
-        """Return what one release costs, for neighbours at most ``sensitivity`` apart.
+        """Return the loss of one release, for neighbors at most ``sensitivity`` apart.
 
         Raises:
             LossError: the sensitivity is not a positive integer, or the noise has no loss for it.
@@ -71,7 +71,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def parameters(self) -> tuple[Fraction | int, ...]:
-        """The exact numbers that make this noise again, in the order of the constructor."""
+        """The exact numbers that reconstruct this noise, in the order of the constructor."""
 
     def to_json(self) -> list[str]:
         """Return the name and the parameters; :func:`sfumato.privacy.noise_kinds.noise_from_json` reads them."""
@@ -84,7 +84,7 @@ class Noise(ABC):
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw independent noise, shape ``(count,)``, exactly distributed.
 
-        How it is drawn depends on ``count`` alone, so that the same words give the same noise, whatever came before.
+        The method depends on ``count`` alone, so that the same words give the same noise, in any state.
         """
         source = self._table() if count > self.few else self._single()
         return source.draw(count, entropy)
@@ -97,7 +97,7 @@ class Noise(ABC):
         """
         if counts.dtype != np.int64:
             raise InputError(f"noise is added to int64 counts, not to {counts.dtype}", culprit=str(counts.dtype))
-        # one look in place of two: moved up by the largest, numbers that are too small are huge without a sign
+        # one test instead of two: shifted up by the limit, numbers that are too small become huge as unsigned
         if counts.size and (counts + _LARGEST).view(np.uint64).max() > 2 * _LARGEST:
             raise InputError("counts beyond 2^62 could overflow with noise; use a coarser unit")
         return counts + self.draw(counts.size, entropy).reshape(counts.shape)
@@ -119,7 +119,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Variance of the noise on one integer."""
+        """The variance of the noise on one integer."""
 
     @abstractmethod
     def pmf(self, k: int) -> float:
@@ -134,8 +134,8 @@ class Noise(ABC):
         """Return P(noise >= k) for k >= 1, rounded upward."""
 
     def _about(self, beyond: Fraction) -> int:
-        """Return where a search for the smallest k >= 1 with P(|noise| >= k) <= ``beyond`` begins."""
-        del beyond  # a search from one doubles its steps
+        """Return the start of a search for the smallest k >= 1 with P(|noise| >= k) <= ``beyond``."""
+        del beyond  # the search starts at one and doubles its steps
         return 1
 
     @abstractmethod
@@ -151,7 +151,7 @@ def as_sensitivity(value: int) -> Fraction:
     """Return a sensitivity of integers as a fraction.
 
     Raises:
-        LossError: not a positive integer.
+        LossError: the value is not a positive integer.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise LossError(f"a sensitivity is a positive integer, not {value!r}", culprit=value)
@@ -162,7 +162,7 @@ def checked_width(most: int, value: Number, name: str) -> Fraction:
     """Return an exact width that integers of 64 bits can carry.
 
     Raises:
-        LossError: it is not a finite number greater than zero and at most ``most``.
+        LossError: the value is not a finite number greater than zero and at most ``most``.
     """
     number = exact(value, name=name)
     if not 0 < number <= most:
@@ -172,12 +172,12 @@ def checked_width(most: int, value: Number, name: str) -> Fraction:
 
 
 def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Integers around ``2^bits * exp(-exponent)``, at most a few apart.
+    """Return integers around ``2^bits * exp(-exponent)``, at most a few apart.
 
-    The exponent is halved k times until it is below 2^-8.  The alternating series is summed in fixed point
-    with w bits: term i is at most 4 units too small (its two divisions and the rounded exponent lose 3,
-    the loss of term i-1 shrinks by 256), and what is left out is below one unit, so that the sum of
-    i terms is within 4i + 1 units.  Both ends are then squared k times, rounded outward.
+    The exponent is halved k times until it is below 2^-8.  The alternating series is summed in fixed point with w bits.
+    Term i is at most 4 units too small (its two divisions and the rounded exponent lose 3, the loss of term i-1 shrinks
+    by 256).  The omitted terms are below one unit, so the sum of i terms is within 4i + 1 units.  Both ends are then
+    squared k times, rounded outward.
 
     Args:
         exponent: at least zero.
@@ -211,9 +211,9 @@ def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
 def exp_sequence(
     first: Fraction, *, step: Fraction, curvature: Fraction = Fraction(0), count: int, bits: int
 ) -> list[tuple[int, int]]:
-    """Enclosures of ``2^bits * exp(-(first + i step + i (i - 1) / 2 curvature))`` for i = 0 .. count - 1.
+    """Return enclosures of ``2^bits * exp(-(first + i step + i (i - 1) / 2 curvature))`` for i = 0 .. count - 1.
 
-    Two interval products an entry in place of one series: the ratio of neighbours is itself geometric.
+    Two interval products per entry replace a series: the ratio of neighbors is itself geometric.
     """
     low, high = exp_enclosure(first, bits)
     ratio_low, ratio_high = exp_enclosure(step, bits)

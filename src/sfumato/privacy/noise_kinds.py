@@ -23,7 +23,7 @@ NOISE_OF: Final[Mapping[type, type[Noise]]] = {Epsilon: DiscreteLaplace, Rho: Di
 
 
 def noise_from_json(written: Sequence[str]) -> Noise:
-    """Return the noise of a release that :meth:`sfumato.privacy.noise.Noise.to_json` wrote.
+    """Return the noise that :meth:`sfumato.privacy.noise.Noise.to_json` wrote into a release.
 
     Noise for one number alone is refused: a file that names it for a table states a guarantee that does not hold.
 

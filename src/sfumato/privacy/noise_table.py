@@ -1,8 +1,8 @@
 """Exact draws from random words, in integer arithmetic only: noise over the integers, coins, uniform integers.
 
-For the mechanisms of this package and for the clients of local privacy.  Probabilities exp(-x) of rational x are known
-by enclosures: pairs of integers ``(low, high)`` with ``low <= 2^bits * exp(-x) <= high``, so that what is decided with
-them is decided exactly.  No floating point and no library function stands between the target distribution and the
+They serve the mechanisms of this package and the clients of local privacy.  Probabilities exp(-x) of rational x are
+represented by enclosures: pairs of integers ``(low, high)`` with ``low <= 2^bits * exp(-x) <= high``.  So every
+decision based on them is exact.  No floating point and no library function is between the target distribution and the
 samplers.
 """
 
@@ -27,23 +27,23 @@ COARSE_BITS = 31  # two factors of at most 2^31 multiply within 64 bits
 _DIGIT = 8
 _LOWEST = np.uint64((1 << _DIGIT) - 1)
 _NOTHING_LEFT = 22  # 2^31 exp(-22) is below one
-_FULL_TABLE = 1 << 15  # multiples of which a table of all stays in the second-level cache
-_AGAIN = 4  # times that a unit is asked for before that table is worth its tenth of a millisecond
+_FULL_TABLE = 1 << 15  # largest table of all multiples that fits the second-level cache
+_AGAIN = 4  # uses of a unit from which that table is worth its tenth of a millisecond
 
 
 def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:
-    """Enclosures of ``2^31 * exp(-unit * m)`` for an array of integers m >= 0, vectorised.
+    """Return enclosures of ``2^31 * exp(-unit * m)`` for an array of integers m >= 0, vectorized.
 
-    exp(-unit m) is the product over the base-256 digits of m of exp(-unit 256^i digit), each looked
-    up in a small table; products of 31-bit numbers are exact in 64 bits and are rounded outward.  From an
-    exponent of 22 on, 2^31 exp(-22) < 1, so (0, 1) encloses what is left, and m need not be looked at further.
-    A unit that is asked for again, as loops do, gets a table of all these products, if they are few.
+    exp(-unit m) is the product over the base-256 digits of m of exp(-unit 256^i digit), each looked up in a small
+    table; products of 31-bit numbers are exact in 64 bits and are rounded outward.  From an exponent of 22 on, 2^31
+    exp(-22) < 1, so (0, 1) encloses the rest, and larger m need no further digits. A unit that is used repeatedly, as
+    in loops, gets a table of all these products, if they are few.
     """
     return _multiples(unit).enclosures(multiples)
 
 
 class _Multiples:
-    """Tables of one unit.
+    """The tables of one unit.
 
     Attributes:
         last: the first multiple whose exponent is 22 or more (2^63 - 1 at most).
@@ -68,7 +68,7 @@ class _Multiples:
         return low.take(multiples, mode="clip"), high.take(multiples, mode="clip")
 
     def _products(self, multiples: NDArray[np.int64]) -> tuple[EnclosureEnds, EnclosureEnds]:
-        left = multiples.view(np.uint64)  # the caller's own: cut to its leading digits in place
+        left = multiples.view(np.uint64)  # the caller's array: reduced to its leading digits in place
         bits = np.uint64(COARSE_BITS)
         up = np.uint64((1 << COARSE_BITS) - 1)
         low, high = (table[left & _LOWEST] for table in self._tables[0])
@@ -104,7 +104,10 @@ _LN2 = Fraction(6932, 10000)  # above ln 2
 
 @dataclass(frozen=True)
 class Exponent:
-    """g(k) = (linear k + quadratic k^2) / denominator for k >= 0, in integers; none negative, not both zero."""
+    """A function g(k) = (linear k + quadratic k^2) / denominator for integers k >= 0.
+
+    The coefficients are integers; none is negative, and not both are zero.
+    """
 
     linear: int
     quadratic: int
@@ -121,7 +124,7 @@ class Exponent:
 
 @dataclass(frozen=True, eq=False)
 class NoiseTable:
-    """The words of one target distribution; see the module for what each number means."""
+    """The words of one target distribution; see the module for the meaning of each number."""
 
     exponent: Exponent
     word_bits: int
@@ -130,7 +133,7 @@ class NoiseTable:
     stride: int  # L
     multiplier: int  # M
     edges: NDArray[np.uint64]  # (2C + 1,): first word of each cell, and the first word that no cell owns outright
-    guide: NDArray[np.int32]  # cell index by the leading bits of the word; -1 where these do not decide
+    guide: NDArray[np.int32]  # cell index by the leading bits of the word; -1 if these do not decide
     accept_below: NDArray[np.uint64]  # (2C + 1,): a test word below this keeps any integer of the cell
 
     @classmethod
@@ -167,7 +170,7 @@ class NoiseTable:
         )
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
-        """Independent draws from exactly the target, shape ``(count,)``."""
+        """Draw independent numbers from exactly the target, shape ``(count,)``."""
         values, failed = self.trials(count, entropy)
         while failed.size:
             fresh, again = self.trials(failed.size, entropy)
@@ -229,7 +232,7 @@ class NoiseTable:
         return decide(enclosure, entropy)
 
     def _spread(self, cells: NDArray[np.int64], index: NDArray[np.int32], entropy: Entropy) -> list[int]:
-        """Turn cells into integers in place; returns the positions that were not kept."""
+        """Turn cells into integers in place; return the rejected positions."""
         offsets = (entropy.words(cells.size) >> np.uint64(WORD - self.shift)).view(np.int64)
         tests = entropy.words(cells.size)
         slow = (tests >= self.accept_below[index]).nonzero()[0]
@@ -245,7 +248,10 @@ class NoiseTable:
         ]
 
     def _accepts(self, far: int, near: int, test: int, entropy: Entropy) -> bool:
-        """Return true with probability exp(-x), x = g(far) - g(near), by way of 1 - x <= exp(-x) <= 1 - x + x^2 / 2."""
+        """Return true with probability exp(-x), x = g(far) - g(near).
+
+        The bounds 1 - x <= exp(-x) <= 1 - x + x^2 / 2 decide most cases.
+        """
         below, excess = self.exponent.denominator, self.exponent.scaled(far) - self.exponent.scaled(near)
         line = ((below - excess) << WORD) // below
         if test < line:
@@ -262,18 +268,18 @@ def shared_table(linear: int, quadratic: int, denominator: int, width: int) -> N
 
 
 def _nearest(cell: int, width: int) -> int:
-    """Distance to zero of the integer of the cell that is nearest to zero."""
+    """Return the distance to zero of the integer of the cell that is nearest to zero."""
     return cell * width if cell >= 0 else -(cell + 1) * width + 1
 
 
 def _cell_weights(exponent: Exponent, nearest: int, width: int, half: int, bits: int) -> list[tuple[int, int]]:
-    """Enclosures for the cells of one side, from the middle outward."""
+    """Return enclosures for the cells of one side, from the middle outward."""
     first, second, third = (exponent(i * width + nearest) for i in range(3))
     return exp_sequence(first, step=second - first, curvature=third - 2 * second + first, count=half, bits=bits)
 
 
 def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:
-    """Return for each value of the leading bits the one cell that has all such words, or -1."""
+    """Return, for each value of the leading bits, the cell that has all such words, or -1."""
     guide_bits = min(_GUIDE_BITS, word_bits)
     firsts = np.arange(1 << guide_bits, dtype=np.uint64) << np.uint64(word_bits - guide_bits)
     lasts = firsts + np.uint64((1 << (word_bits - guide_bits)) - 1)
@@ -284,9 +290,9 @@ def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:
 
 
 def _accept_below(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
-    """2^64 (1 - x), rounded down, with x the largest excess g(far end) - g(near end) of a cell; 1 - x < exp(-x).
+    """Return 2^64 (1 - x), rounded down, with x the largest excess g(far end) - g(near end) of a cell; 1 - x < exp(-x).
 
-    Zero beyond the table.
+    The value is zero beyond the table.
     """
     accept_below = np.zeros(2 * half + 1, dtype=np.uint64)
     below = exponent.denominator
@@ -299,10 +305,10 @@ def _accept_below(exponent: Exponent, width: int, half: int) -> NDArray[np.uint6
 
 
 def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Independent uniform integers in ``0 .. bound - 1``, shape ``(count,)``.
+    """Draw independent uniform integers in ``0 .. bound - 1``, shape ``(count,)``.
 
-    Words are cut to the bits of ``bound - 1`` and drawn again where they reach ``bound`` (less than
-    half of them), so no value is favoured.
+    Words are cut to the bits of ``bound - 1``.  Words that reach ``bound`` (less than half of them) are drawn again, so
+    no value is favored.
 
     Raises:
         InputError: ``bound`` is not in 1 .. 2^63.
@@ -330,7 +336,7 @@ def one_below(bound: int, entropy: Entropy) -> int:
 
 
 def decide(enclosure: Enclosure, entropy: Entropy, *, first: int | None = None) -> bool:
-    """Toss one coin whose probability p is known only by enclosures: whether a uniform real number U is below p.
+    """Toss one coin whose probability p is known only by enclosures: compare a uniform real number U with p.
 
     U is drawn digit by digit.  Its first ``bits`` digits put it into an interval of length 2^-bits.  As soon as that
     interval lies on one side of ``enclosure(bits)``, U < p is decided for every continuation.  Otherwise 64 more digits

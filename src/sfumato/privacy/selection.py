@@ -29,13 +29,13 @@ _MOST_CANDIDATES = 1 << 32
 class ScoreMechanism(ABC):
     """A choice among candidates by their scores, at a loss.
 
-    Neighbours: the caller's; between neighbours every score moves by at most ``sensitivity``.
+    Neighbors: the caller's; between neighbors every score moves by at most ``sensitivity``.
 
     Args:
         epsilon: the loss of one choice.
         sensitivity: exact, greater than zero.
-        monotone: adding a unit raises no score, or lowers none, as whoever defined the scores declares (a score that
-            can do either, such as an error, is *not* monotone); the exponent then needs no factor 2.
+        monotone: adding a unit raises no score, or lowers none, as the definer of the scores declares (a score that can
+            do either, such as an error, is *not* monotone); the exponent then needs no factor 2.
 
     Raises:
         LossError: the sensitivity is not a finite number greater than zero.
@@ -56,7 +56,7 @@ class ScoreMechanism(ABC):
 
     @classmethod
     def for_loss(cls, loss: Epsilon | Rho, *, sensitivity: Number, monotone: bool) -> Self:
-        """Return the mechanism of the given loss; a rho allows the epsilon that costs it, rounded down to 18 digits."""
+        """Return the mechanism of the given loss; a rho allows the epsilon with that rho, rounded down to 18 digits."""
         epsilon = loss if isinstance(loss, Epsilon) else Epsilon(root_below(cls.squares_a_rho * loss.value))
         return cls(epsilon, sensitivity=sensitivity, monotone=monotone)
 
@@ -86,10 +86,10 @@ class ScoreMechanism(ABC):
 class Exponential(ScoreMechanism):
     """The exponential mechanism: candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)).
 
-    Neighbours, sensitivity and ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon, and
-    rho = epsilon^2 / 8, because the privacy loss lies in an interval of length epsilon (bounded range), so that a rho
-    allows epsilon = sqrt(8 rho).  Source: McSherry and Talwar 2007, Theorem 6; Cesar and Rogers 2021, Lemma 3.2 (rho of
-    bounded range, after Dong, Durfee and Rogers 2020).
+    Neighbors, sensitivity and ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon, and rho = epsilon^2 /
+    8, because the privacy loss lies in an interval of length epsilon (bounded range), so that a rho allows epsilon =
+    sqrt(8 rho).  Source: McSherry and Talwar 2007, Theorem 6; Cesar and Rogers 2021, Lemma 3.2 (rho of bounded range,
+    after Dong, Durfee and Rogers 2020).
 
     >>> Exponential.for_loss(Rho("0.5"), sensitivity=1, monotone=False).epsilon
     Epsilon('2')
@@ -100,9 +100,9 @@ class Exponential(ScoreMechanism):
     def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
         """See :meth:`ScoreMechanism.choose`.
 
-        Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)).
-        A uniform integer below the sum of weights picks i with probability proportional to w_i; it is then
-        kept with probability 2^31 p_i / w_i, decided exactly, otherwise drawn again.
+        Exact: candidate i gets an integer weight w_i just above 2^31 p_i, where p_i = exp(-rate (max - score_i)). A
+        uniform integer below the sum of weights picks i with probability proportional to w_i.  Candidate i is then
+        accepted with probability 2^31 p_i / w_i, decided exactly; otherwise the draw is repeated.
         """
         gaps = gaps_below(scores, self.rate)
         if len(scores) >= _MOST_CANDIDATES:
@@ -111,7 +111,7 @@ class Exponential(ScoreMechanism):
         return chosen
 
     def choose_among(self, scores: CandidateScores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
-        """Choose like :meth:`choose` among groups of candidates that share a score: the group, and the place within it.
+        """Choose like :meth:`choose` among groups of candidates that share a score: the group, and the index within it.
 
         Args:
             scores: scores of the groups, as for :meth:`choose`.
@@ -133,25 +133,26 @@ class Exponential(ScoreMechanism):
             drawn = one_below(int(ends[-1]), entropy)
             chosen = int(ends.searchsorted(np.uint64(drawn), side="right"))
             low, high = int(gaps.low[chosen]), int(gaps.high[chosen])
-            # what is left of the group's weight, uniform: which candidate, and the uniform place within its weight
+            # the rest of the group's weight is uniform: the candidate, and the uniform position within its weight
             candidate, place = divmod(int(ends[chosen]) - drawn - 1, high)
             if high - 1 - place < low or decide(partial(gaps.remainder, chosen), entropy):
                 return chosen, candidate
 
     def keeps(self, gap: int, entropy: Entropy) -> bool:
-        """Toss a coin that is heads with probability exp(-epsilon gap / (2 sensitivity)), exactly, for an integer
-        gap >= 0.
+        """Toss a coin with probability exp(-epsilon gap / (2 sensitivity)) of heads, exactly, for an integer gap >=
+        0.
         """
         return decide(partial(exp_enclosure, self.rate * gap), entropy)
 
 
 class PermuteAndFlip(ScoreMechanism):
-    """Permute-and-flip: in random order, the first candidate whose coin of exp(-epsilon gap / (2 sensitivity)) shows.
+    """Permute-and-flip: in random order, the first candidate whose coin of exp(-epsilon gap / (2 sensitivity)) is
+    heads.
 
-    Never worse in expectation than the exponential mechanism at the same pure epsilon.  Neighbours, sensitivity and
-    ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon; its rho is epsilon^2 / 2 only, for it is not of
-    bounded range epsilon, so under zCDP prefer :class:`Exponential`.  Source: McKenna and Sheldon 2020, Algorithm 1
-    and Theorem 1 (monotone: with the exponent that Theorem 1 allows there).
+    Never worse in expectation than the exponential mechanism at the same pure epsilon.  Neighbors, sensitivity and
+    ``monotone`` as for :class:`ScoreMechanism`.  Loss: pure epsilon.  Its rho is only epsilon^2 / 2, because it does
+    not have bounded range epsilon, so prefer :class:`Exponential` under zCDP.  Source: McKenna and Sheldon 2020,
+    Algorithm 1 and Theorem 1 (monotone: with the exponent that Theorem 1 allows there).
     """
 
     squares_a_rho = 2
@@ -159,8 +160,8 @@ class PermuteAndFlip(ScoreMechanism):
     def choose(self, scores: CandidateScores, entropy: Entropy) -> int:
         """See :meth:`ScoreMechanism.choose`.
 
-        Exact: all coins are flipped at once, and one of those that show is taken uniformly, which is the
-        first of them in a random order.  The best candidate's coin always shows.
+        Exact: all coins are flipped at once, and one of the heads is taken uniformly, which is the first of them in a
+        random order.  The best candidate's coin is always heads.
         """
         gaps = gaps_below(scores, self.rate)
         words = entropy.words(gaps.low.size)
@@ -196,7 +197,7 @@ def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
     """Return the distance of each score below the best, and an enclosure of its weight ``exp(-rate gap)``.
 
     Raises:
-        InputError: no scores, or some that are not exact or out of range.
+        InputError: no scores, or scores that are not exact or out of range.
     """
     if len(scores) == 0:
         raise InputError("a choice needs at least one candidate", culprit=scores)
@@ -204,7 +205,7 @@ def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
     if isinstance(scores, np.ndarray):
         if scores.dtype != np.int64 or scores.ndim != 1:
             raise InputError("scores are a vector of int64, or a sequence of integers and fractions")
-        # one look in place of two: moved up by the largest, scores that are too small are huge without a sign
+        # one test instead of two: shifted up by the limit, scores that are too small become huge as unsigned
         raised = int((scores + _LARGEST).view(np.uint64).max())
         if raised >= 2 * _LARGEST:
             raise InputError("scores beyond 2^62 are out of range")

@@ -1,4 +1,6 @@
-"""Staircase noise under pure epsilon: the least noise on one number that neighbors change by more than one."""
+"""Staircase noise under pure epsilon: the noise of least variance on one number that neighbors change by more than
+one.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +19,26 @@ from sfumato.privacy.loss import Epsilon, Number, exact
 from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure
 from sfumato.privacy.noise_table import decide, uniform_below
 
-_BITS = 256  # of enclosures of probabilities
+_BITS = 256  # bits of enclosures of probabilities
 
 
 @dataclass(frozen=True)
 class Staircase(Noise):
     """Noise whose probability falls in steps: by e^-epsilon from one run of ``width`` integers to the next.
 
-    With q = e^-epsilon, |k| = g width + i and 0 <= i < width, the integer k has a probability proportional to q^g if
-    i < step, and to q^(g + 1) otherwise.
+    With q = e^-epsilon, |k| = g width + i and 0 <= i < width, the integer k has a probability proportional to q^g if i
+    < step, and to q^(g + 1) otherwise.
 
-    Neighbors: two vectors of integers that differ in one number, by at most ``width``; the unit is the caller's.
-    Loss: pure epsilon, because |k| and |k + d| with d <= width have exponents g or g + 1 that differ by at most one:
-    the exponent of m is floor((m + width - step) / width), which rises by one in every ``width`` integers.
-    Vectors whose neighbors change several numbers need :class:`sfumato.privacy.laplace.DiscreteLaplace`.
-    Source: Geng and Viswanath 2014, The optimal mechanism in differential privacy (the discrete staircase).
+    Neighbors: two vectors of integers that differ in one number, by at most ``width``; the unit is the caller's. Loss:
+    pure epsilon, because |k| and |k + d| with d <= width have exponents g or g + 1 that differ by at most one: the
+    exponent of m is floor((m + width - step) / width), which rises by one in every ``width`` integers. Vectors whose
+    neighbors change several numbers need :class:`sfumato.privacy.laplace.DiscreteLaplace`. Source: Geng and Viswanath
+    2014, The optimal mechanism in differential privacy (the discrete staircase).
 
     Args:
         epsilon: the loss, exact and greater than zero.
         width: the largest change of the number; width / epsilon is at most 2^50.
-        step: how many integers have the full probability of their run, from 1 to ``width``.
+        step: the number of integers with the full probability of their run, from 1 to ``width``.
 
     Raises:
         LossError: a parameter is out of its range.
@@ -82,7 +84,7 @@ class Staircase(Noise):
         return cls(loss.value, width, least)
 
     def loss(self, sensitivity: int) -> Epsilon:
-        """Return what one noisy number costs: epsilon for each begun ``width`` of its largest change.
+        """Return the loss of one noisy number: epsilon for each full or partial ``width`` of its largest change.
 
         Raises:
             LossError: the sensitivity is not a positive integer.
@@ -100,7 +102,7 @@ class Staircase(Noise):
 
     @cached_property
     def variance(self) -> float:
-        """Variance: the mean of (g width + i)^2 over runs g, whose weights are geometric, and places i in a run."""
+        """The variance: the mean of (g width + i)^2 over runs g with geometric weights, and positions i in a run."""
         q, width, step = math.exp(-float(self.epsilon)), self.width, self.step
         full, low = _power_sums(step), tuple(a - b for a, b in zip(_power_sums(width), _power_sums(step), strict=True))
         count, first, second = (a + q * b for a, b in zip(full, low, strict=True))
@@ -127,8 +129,8 @@ class Staircase(Noise):
     def upper_tail(self, k: int) -> Fraction:
         """Return P(noise >= k) for k >= 1, rounded upward.
 
-        The rest of the run of k has ``full`` integers of weight q^g and ``low`` ones of q^(g + 1); the runs after it
-        weigh q^(g + 1) (step + q (width - step)) / (1 - q).
+        The rest of the run of k has ``full`` integers of weight q^g and ``low`` integers of q^(g + 1); the runs after
+        it weigh q^(g + 1) (step + q (width - step)) / (1 - q).
         """
         run, place = divmod(k, self.width)
         full, low = max(0, self.step - place), self.width - max(place, self.step)
@@ -156,9 +158,9 @@ class Staircase(Noise):
 class _Draws:
     """Exact draws of staircase noise.
 
-    Discrete Laplace noise that is not negative is geometric: it is the run g.  A coin of probability
-    step / (step + q (width - step)) picks the part of the run, and a uniform integer the place in the part.  A fair
-    coin is the sign; zero with a minus is drawn again, so that zero is not counted twice.
+    Non-negative discrete Laplace noise is geometric: it is the run g.  A coin of probability step / (step + q (width -
+    step)) picks the part of the run, and a uniform integer the position in the part.  A fair coin is the sign; zero
+    with a minus is drawn again, so that zero is not counted twice.
     """
 
     def __init__(self, noise: Staircase) -> None:

@@ -1,4 +1,4 @@
-"""A threshold on noisy counts hides keys that the data names and few units hold."""
+"""A threshold on noisy counts that hides data-dependent keys of few units."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sfumato.privacy.noise import first_number
 
 @dataclass(frozen=True)
 class StabilityThreshold:
-    """Noise on the number of units of every key, and the least noisy number at which a key is shown.
+    """Noise on the number of units of every key, and the smallest noisy number at which a key is shown.
 
-    Neighbours: one unit more or less, which holds at most ``keys_per_unit`` keys and counts once in each.
-    Let the larger table hold r keys that the smaller does not; each has a count of one there.  Given that
-    none of them reaches the threshold, the output is that of noise on the shared keys, whose counts
-    moved by at most one each: L1 sensitivity at most ``keys_per_unit``.  That event fails with
-    probability 1 - (1 - p)^r, p = P(1 + noise >= threshold), which the threshold keeps at most delta.  So
-    the release is delta-approximately epsilon-DP with discrete Laplace noise, hence (epsilon, delta)-DP.  Counts of
-    zero are never looked at.
+    Neighbors: one unit more or less, which holds at most ``keys_per_unit`` keys and counts once in each.
+
+    Let the larger table hold r keys that the smaller does not; each has a count of one there.  If none of them reaches
+    the threshold, the output is that of noise on the shared keys, whose counts moved by at most one each: L1
+    sensitivity at most ``keys_per_unit``.  That event fails with probability 1 - (1 - p)^r, p = P(1 + noise >=
+    threshold), which the threshold keeps at most delta.  So the release is delta-approximately epsilon-DP with discrete
+    Laplace noise, hence (epsilon, delta)-DP.  Keys with a count of zero are never used.
 
     Args:
         loss: the epsilon of the noise, and the delta that the threshold keeps.
-        keys_per_unit: keys that one unit holds at most.
+        keys_per_unit: the largest number of keys of one unit.
 
     Raises:
         LossError: ``keys_per_unit`` is not a positive integer.
