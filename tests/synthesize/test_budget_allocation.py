@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import BudgetError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
+from sfumato.synthesize.initial_marginals import one_way_share
+
+CLAMP = Unknown.CLAMP
 
 LOSSES = [Epsilon("0.5"), Rho("0.125")]
 SIZES = st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=20)
@@ -74,3 +78,17 @@ def test_a_further_share_levels_what_tables_have_had(loss, tables):
     raised = levels[more > 0]
     assert raised == pytest.approx(raised[0])  # all that got something end at one level
     assert (levels[more == 0] >= raised[0] * (1 - 1e-9)).all()  # and the others had more already
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [((20,) * 10 + (60,) * 2, (65_744,) * 2), ((20,) * 10, (10**6,))])
+@pytest.mark.parametrize(("rows", "rho"), [(1_000, "0.015"), (6_433, "0.015"), (48_842, "0.015"), (6_433, "1")])
+def test_wide_columns_cost_the_others_little(narrow, wide, rows, rho):
+    """The noise on a column of 20 cells grows by at most a quarter next to columns of very many cells."""
+    split = BudgetSplit(Rho(rho), 1)
+
+    def noise(shape):
+        domain = Domain(tuple(Integer(name=str(i), minimum=1, maximum=m, unknown=CLAMP) for i, m in enumerate(shape)))
+        shares = split.shares(split.column_sizes(shape, rows))
+        return split.deviation(one_way_share(split, domain, rows) * float(shares[0]))
+
+    assert noise((*narrow[:10], *wide)) < 1.25 * noise(narrow)

@@ -76,6 +76,15 @@ class BudgetSplit:
         """Return the shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
         return proportions([self.allocation_weight(size) for size in sizes])
 
+    def column_sizes(self, sizes: Sequence[int], rows: float) -> list[float]:
+        """Return the cells of columns that noise does not hide in about ``rows`` rows, of their ``sizes`` cells each.
+
+        Noise at an equal share hides further cells.  Neighbors and rare values are merged then, so that a column of
+        many more cells has no larger error, and needs no larger share of the loss.
+        """
+        most = max(1.0, rows / self.deviation(1 / len(sizes)))
+        return [min(float(size), most) for size in sizes]
+
     def top_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
         """Divide a further ``share`` of the loss over tables of weights times cells ``sizes``.
 

@@ -224,7 +224,8 @@ def measure_one_way(
     count = _count(mechanisms, split, total)
     row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(row_counts[0].counts))
-    parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
+    visible = split.column_sizes(domain.shape, rows)
+    parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), visible, strict=False)])
     loss = split.take(columns.share_of(split, domain, total, rows))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], loss, shares=parts)
     coarsenings = {
@@ -321,10 +322,10 @@ def one_way_share(split: BudgetSplit, domain: Domain, rows: float) -> float:
 
     The error is the mean total variation that noise at the whole loss would cause in ``rows`` rows.
     """
-    shares = split.shares(domain.shape)
+    sizes = split.column_sizes(domain.shape, rows)
     errors = [
         size * split.mean_absolute_noise(float(part)) / (2 * rows)
-        for size, part in zip(domain.shape, shares, strict=True)
+        for size, part in zip(sizes, split.shares(sizes), strict=True)
     ]
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 

@@ -146,7 +146,7 @@ def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | N
     def error(share: float) -> int:
         return math.ceil(min(_DEVIATIONS * split.deviation(share), largest))
 
-    shares = zip(domain.names, split.shares(domain.shape), strict=True)
+    shares = zip(domain.names, split.shares(split.column_sizes(domain.shape, assumed_rows(task.total))), strict=True)
     return Preview(
         method,
         {},

@@ -366,10 +366,10 @@ def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
     """
     split = BudgetSplit(loss.divisible, contribution(domain).rows)
     one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))
-    shares = split.shares(domain.shape)
+    sizes = split.column_sizes(domain.shape, assumed_rows(total))
     made_up = [
         size * split.mean_absolute_noise(one_way * float(part)) / 2
-        for size, part in zip(domain.shape, shares, strict=True)
+        for size, part in zip(sizes, split.shares(sizes), strict=True)
     ]
     return sum(made_up) / len(made_up)
 
