@@ -1,22 +1,21 @@
 """Sfumato: release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.
 
-``describe`` drafts the description of a table, which a person looks at, changes and accepts as a domain.
-``open`` protects a table: it takes the table, its domain and a ledger, and returns a vault.  Each family takes the
-vault.  A family is loaded when it is first named, so ``import sfumato`` is quick and a local client never loads an
-engine.
+``describe`` drafts the description of a table, which a person checks, changes and accepts as a domain. ``open``
+protects a table: it takes the table, its domain and a ledger, and returns a vault.  Each family takes the vault.  A
+family is loaded at its first use, so ``import sfumato`` is quick and a local client never loads an engine.
 
 The nouns:
 
 * ``Domain``: the public facts about a table: its attributes and their cells.
-* ``Unit``: what one person can change: one row, or all rows of one id up to declared bounds.
-* ``Epsilon``, ``Rho`` and ``EpsilonDelta``: losses of privacy, as exact numbers.
+* ``Unit``: the largest change by one person: one row, or all rows of one id up to declared bounds.
+* ``Epsilon``, ``Rho`` and ``EpsilonDelta``: privacy losses, as exact numbers.
 * ``Ledger``: the journal of everything released, and its budget.
 * ``Vault``: a protected table with its ledger.  It charges first, then adds noise.
-* ``Query`` and ``Answer`` (``query``): what is asked, and noisy values with intervals.
+* ``Query`` and ``Answer`` (``query``): a query, and noisy values with intervals.
 * ``Synthetic`` (``synthesize``): a synthetic table with its model and codebook.
 * ``Anonymized`` (``anonymize``): a recoded table without differential privacy.
-* ``Spec`` (``local``): what a device randomizes, and what a server estimates.
-* ``EvaluationResult`` (``evaluate``): the utility of a release, and what attacks found.
+* ``Spec`` (``local``): the attribute that devices randomize, and its estimate on a server.
+* ``EvaluationResult`` (``evaluate``): the utility of a release, and the results of attacks.
 """
 
 from importlib import import_module

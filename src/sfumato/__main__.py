@@ -1,4 +1,4 @@
-"""``python -m sfumato``: the command line where its program is not on the path."""
+"""``python -m sfumato``: the command line if its program is not on the path."""
 
 from sfumato.app.cli.main import program
 

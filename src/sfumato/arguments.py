@@ -1,4 +1,4 @@
-"""What a stranger hands over by mistake: a value of the wrong kind is refused in one sentence."""
+"""Checks of arguments: a value of the wrong kind is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTED = 20
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence on one that is not among them, as many as anybody reads.
+    """Return names for a sentence about an unknown name, up to a readable number.
 
     >>> listed(["age", "sex"]), listed(f"c{n}" for n in range(300)).endswith("c18, c19 and 280 others")
     ('age, sex', True)
@@ -26,10 +26,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def expect(value: object, kind: type | UnionType, form: str) -> None:
-    """Refuse a value of another kind than ``form`` says; True and False are no numbers, NumPy's numbers are.
+    """Refuse a value of another kind; True and False are no numbers, NumPy's numbers are.
 
     Raises:
-        InputError: the value is of another kind.
+        InputError: the value is of another kind.  The message starts with ``form``.
 
     >>> expect(3, int, "rows are a whole number")
     """
@@ -52,10 +52,10 @@ def parse_integer(value: object, form: str) -> int:
 
 
 def expect_all(values: object, kind: type | UnionType, form: str) -> None:
-    """Refuse what is no list of values of one kind; a single text is none.
+    """Refuse a value that is no list of values of one kind; a single text is no list.
 
     Raises:
-        InputError: the values are no list, or one of them is of another kind.
+        InputError: the value is no list, or one of its elements is of another kind.
 
     >>> expect_all(["age", "sex"], str, "attributes are a list of names")
     """

@@ -1,12 +1,12 @@
 """Caches of computed values: all caches of this kind in a process together hold a bounded number of bytes.
 
-What is kept of a protected table has bounds of its own: its columns as arrays (``engine.arrays``), its exact tables
-(``vault.mechanisms``) and, while a release is evaluated, its marginals (``evaluate.released``).
+Data of a protected table has separate bounds: its columns as arrays (``engine.arrays``), its exact tables
+(``vault.mechanisms``) and, during the evaluation of a release, its marginals (``evaluate.released``).
 
-A cache that counts entries holds whatever its callers make of an entry, and some callers are analysts.  Here each entry
-is weighed when it is kept.  Entries that were not used for long make room, in whichever cache they are.
+A limit on the number of entries would not bound their size, and some callers are analysts.  So each entry is weighed
+when it is stored.  Entries without recent use make room, in any cache.
 
-No result depends on a cache: an entry that was dropped is computed again, to the same value.
+No result depends on a cache: a dropped entry is computed again, to the same value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from types import FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 MOST_BYTES = 64 << 20
-LARGEST_BYTES = MOST_BYTES >> 3  # of an entry: a larger one is not kept
-_ENTRY = 400  # bytes that an entry takes up beside its key and value
+LARGEST_BYTES = MOST_BYTES >> 3  # largest entry; larger ones are not stored
+_ENTRY = 400  # bytes of an entry next to its key and value
 _FLAT = frozenset((str, bytes, int, float, bool, type(None)))
 _LASTING = (type, Enum, FunctionType, ModuleType)  # objects that live as long as the process
 
@@ -33,18 +33,18 @@ P = ParamSpec("P")
 
 
 class Shared:
-    """An object that many entries refer to, such as a domain: it is weighed once, as long as an entry is kept."""
+    """An object that many entries refer to, such as a domain: it is weighed once, as long as an entry is stored."""
 
     __slots__ = ()
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """The approximate size in bytes."""
         raise NotImplementedError
 
 
 class _Entry:
-    """A kept value, its weight in bytes, and whether it was ``used`` since room was last made."""
+    """A cached value, its weight in bytes, and whether it was ``used`` since room was last made."""
 
     __slots__ = ("key", "shared", "used", "value", "weight", "within")
 
@@ -55,20 +55,20 @@ class _Entry:
 
 
 class _Entries:
-    """The entries of all caches of this process, kept longest first."""
+    """The entries of all caches of this process, oldest first."""
 
     def __init__(self) -> None:
         self.held = 0
-        self.lock = threading.RLock()  # an object that is dropped may look something up
+        self.lock = threading.RLock()  # dropping an object may trigger a look-up
         self._entries: deque[_Entry] = deque()
         self._referring: dict[int, int] = {}  # entries that refer to a shared object, by its id
 
     def add(self, entry: _Entry) -> None:
-        """Keep an entry.  Drop others in turn, but for those that were used since their last turn."""
+        """Store an entry.  Drop others in turn, except entries that were used since their last turn."""
         with self.lock:
             earlier = entry.within.get(entry.key)
             if earlier is not None:
-                earlier.used = False  # its turn comes, and it is not asked for again
+                earlier.used = False  # it was not used since its last turn
             entry.within[entry.key] = entry
             self._entries.append(entry)
             self.held += entry.weight
@@ -107,16 +107,16 @@ if sys.platform != "win32":
 
 
 def held_bytes() -> int:
-    """Return how many bytes all instances of :class:`BoundedCache` hold together, at most ``MOST_BYTES``."""
+    """Return the bytes that all instances of :class:`BoundedCache` hold together, at most ``MOST_BYTES``."""
     return _ALL_ENTRIES.held
 
 
 class BoundedCache(Generic[K, V]):
-    """A mapping that keeps as many values as there is room for.
+    """A mapping that drops old values when room is needed.
 
     Args:
-        weight: bytes of every entry, or a function of the key and the value, shared objects aside; None: all that they
-            refer to is weighed, which takes a tenth of a millisecond.
+        weight: bytes of every entry, or a function of the key and the value, without shared objects.  None: everything
+            that they refer to is weighed, which takes a tenth of a millisecond.
     """
 
     def __init__(self, weight: int | Callable[[K, V], int] | None = None) -> None:
@@ -124,7 +124,7 @@ class BoundedCache(Generic[K, V]):
         self._entries: dict[K, _Entry] = {}
 
     def get(self, key: K, default: V) -> V:
-        """Return the value that is kept for a key."""
+        """Return the cached value for a key."""
         value = self._entries.get(key)
         if value is None:
             return default
@@ -132,7 +132,7 @@ class BoundedCache(Generic[K, V]):
         return cast(V, value.value)
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, unless it is very large."""
+        """Store a value, unless it is very large."""
         entry = _Entry(self._entries, key, value, _ENTRY)
         if self._weight is None:
             own, entry.shared = weigh((key, value))
@@ -145,10 +145,10 @@ class BoundedCache(Generic[K, V]):
 
 
 def cached(weight: int | Callable[..., int] | None = None) -> Callable[[Callable[P, V]], Callable[P, V]]:
-    """Remember what a function returned for its arguments, all of which can be hashed.
+    """Cache the results of a function by its arguments, all of which must be hashable.
 
     Args:
-        weight: as of a :class:`BoundedCache`, the key being the tuple of arguments.
+        weight: as for a :class:`BoundedCache`, with the tuple of arguments as the key.
 
     >>> @cached(weight=100)
     ... def half(number: int) -> int:
@@ -178,7 +178,7 @@ def cached(weight: int | Callable[..., int] | None = None) -> Callable[[Callable
 
 
 def weigh(thing: object) -> tuple[int, tuple[Shared, ...]]:
-    """Return about how many bytes an object holds with all that it refers to, and the shared objects among these.
+    """Return the approximate bytes of an object with all that it refers to, and the shared objects among these.
 
     >>> weigh(("a" * 1000, ["b" * 1000]))[0] // 1000
     2

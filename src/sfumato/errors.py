@@ -1,32 +1,32 @@
-"""Everything Sfumato raises on purpose.
+"""The errors that Sfumato raises on purpose.
 
     SfumatoError
-    ├── InputError              what the caller handed over is wrong: nothing was touched, nothing spent
+    ├── InputError              an argument is wrong: nothing was touched, nothing spent
     │   ├── DomainError         the description of the data is wrong, incomplete or still a draft
     │   ├── TableError          the table cannot be read, or does not fit its description
     │   ├── LossError           a privacy parameter that is not a finite positive number
-    │   ├── QueryError          a question outside the closed language of questions
-    │   ├── RetryKeyError       a retry key that stands for another question
+    │   ├── QueryError          a query outside the closed language of queries
+    │   ├── RetryKeyError       a retry key that belongs to another query
     │   ├── SizeError           the computation would not fit in memory
     │   ├── MissingExtraError   it needs an optional part of the installation
     │   └── ReportError         local reports that are corrupt, or belong to another spec
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
-    │   ├── MissingLedgerError  there is none yet, and no limit was named to create one with
-    │   ├── NoLedgerError       what lies there is something else
-    │   ├── OtherDatasetsError  there is one, which keeps other datasets, and no limit was named to open another with
-    │   ├── LimitError          the ledger has another limit than the one named
-    │   ├── UnitError           the ledger adds up losses of another unit than the one stated
-    │   ├── VersionError        the tables, or the question, are of another version than the last declared one
-    │   ├── BrokenLedgerError   the ledger was changed by other hands, or damaged
+    │   ├── MissingLedgerError  there is none yet, and no limit was given to create one
+    │   ├── NoLedgerError       the file is no ledger
+    │   ├── OtherDatasetsError  the ledger has other datasets, and no limit was given to add one
+    │   ├── LimitError          the ledger has another limit than the given one
+    │   ├── UnitError           the ledger adds up losses of another unit than the stated one
+    │   ├── VersionError        the tables, or the query, are of another version than the last declared one
+    │   ├── BrokenLedgerError   another program changed or damaged the ledger
     │   └── MovedLedgerError    the ledger was moved, deleted, replaced or set back while it was open
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
-    └── InfeasibleError         no release can meet what was asked
+    └── InfeasibleError         no release can meet the request
 
-The server and its client have further ones below these, which stand in ``app``.
+The server and its client have further subclasses in ``app``.
 
-A message is one sentence: what is wrong, where, and what to do.  It never contains a value of the
-protected table.  The object at fault travels as the attribute ``culprit``.
+A message is one sentence: what is wrong, where, and what to do.  It never contains a value of the protected table.  The
+attribute ``culprit`` is the object at fault.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from collections.abc import Sequence
 
 
 class SfumatoError(Exception):
-    """Root of the tree.  ``exit_code`` is what the command line returns for it."""
+    """The root of the tree.  ``exit_code`` is the exit status of the command line for it."""
 
     exit_code = 1
 
@@ -45,13 +45,13 @@ class SfumatoError(Exception):
 
 
 class InputError(SfumatoError):
-    """What the caller handed over is wrong; nothing was touched and nothing was spent."""
+    """An argument is wrong; nothing was touched and nothing was spent."""
 
     exit_code = 2
 
 
 class DomainError(InputError):
-    """The description of the data is wrong, incomplete, or a draft nobody accepted."""
+    """The description of the data is wrong, incomplete, or still a draft."""
 
 
 class TableError(InputError):
@@ -63,10 +63,10 @@ class LossError(InputError):
 
 
 class QueryError(InputError):
-    """A question outside the closed language of questions.
+    """A query outside the closed language of queries.
 
     Attributes:
-        statements: statements that work and are like the refused one, the nearest first.  The message has them, too.
+        statements: working statements similar to the refused one, the nearest first.  The message has them, too.
     """
 
     def __init__(self, message: str, *, culprit: object = None, statements: Sequence[str] = ()) -> None:
@@ -75,15 +75,15 @@ class QueryError(InputError):
 
 
 class RetryKeyError(InputError):
-    """A retry key that stands for another question."""
+    """A retry key that belongs to another query."""
 
 
 class SizeError(InputError):
-    """The computation would not fit in memory; the message says how large and what to use instead."""
+    """The computation would not fit in memory; the message has its size and an alternative."""
 
 
 class MissingExtraError(InputError):
-    """What was asked needs an optional part of the installation; the message has the command that installs it."""
+    """The request needs an optional part of the installation; the message has the command that installs it."""
 
 
 class BudgetError(SfumatoError):
@@ -97,37 +97,37 @@ class LedgerError(SfumatoError):
 
 
 class MissingLedgerError(LedgerError):
-    """There is no ledger of that name yet, and no limit was named to create one with."""
+    """There is no ledger of that name yet, and no limit was given to create one."""
 
     exit_code = 2
 
 
 class NoLedgerError(LedgerError):
-    """What lies there is no ledger, but a folder or some other file."""
+    """The path is no ledger, but a folder or another file."""
 
     exit_code = 2
 
 
 class OtherDatasetsError(LedgerError):
-    """The ledger keeps other datasets than the one named, and no limit was named to open another budget with."""
+    """The ledger has other datasets than the named one, and no limit was given for another budget."""
 
     exit_code = 2
 
 
 class LimitError(LedgerError):
-    """The ledger has another limit than the one named; a limit never changes."""
+    """The ledger has another limit than the given one; a limit never changes."""
 
     exit_code = 2
 
 
 class UnitError(LedgerError):
-    """The ledger adds up losses of another unit; what is lost of a row says nothing of what is lost of a person."""
+    """The ledger adds up losses of another unit; a loss per row does not bound a loss per person."""
 
     exit_code = 2
 
 
 class VersionError(LedgerError):
-    """The tables or the question are of another version than the last declared one; nothing was charged."""
+    """The tables or the query are of another version than the last declared one; nothing was charged."""
 
     exit_code = 2
 
@@ -137,7 +137,7 @@ class MovedLedgerError(LedgerError):
 
 
 class BrokenLedgerError(LedgerError):
-    """The journal, or an answer that is stored with it, was changed by other hands; nothing of it was handed out."""
+    """Another program changed the journal, or an answer stored with it; nothing was released."""
 
 
 class EngineError(SfumatoError):
@@ -145,7 +145,7 @@ class EngineError(SfumatoError):
 
 
 class InfeasibleError(SfumatoError):
-    """No release can meet what was asked; the message names the nearest request that can be met."""
+    """No release can meet the request; the message names the nearest possible request."""
 
 
 class ReportError(InputError):

@@ -1,4 +1,4 @@
-"""Optional parts of the installation: what each needs, and the one sentence that names what is missing."""
+"""Optional parts of the installation: their packages, and the message about missing ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 
 
 def missing(extra: str) -> tuple[str, ...]:
-    """Return the packages of an extra that are not installed; finding that out imports none of them."""
+    """Return the packages of an extra that are not installed, without importing any."""
     return tuple(package for package in EXTRAS[extra] if find_spec(package) is None)
 
 
 def require(extra: str, purpose: str, packages: Sequence[str] | None = None) -> None:
-    """Refuse what needs an extra that is not installed, before anything is read or charged.
+    """Refuse an operation whose extra is not installed, before anything is read or charged.
 
     Args:
         extra: the name by which the extra is installed.
-        purpose: what needs it, as the sentence begins.
-        packages: the packages of the extra, as they are imported; None: those in :data:`EXTRAS`.
+        purpose: the operation, as the start of the sentence.
+        packages: the packages of the extra, as they are imported; None: the packages in :data:`EXTRAS`.
 
     Raises:
         MissingExtraError: a package of the extra is missing.

@@ -1,6 +1,6 @@
-"""Tables in HTML for notebooks, with styles of their own, which the CSS of a notebook does not break.
+"""Tables in HTML for notebooks, with their own styles, which the CSS of a notebook does not break.
 
-Each cell has its style.  The colors are those of the notebook, in light and in dark.  All text is escaped.
+Each cell has its style.  The colors come from the notebook, in light and in dark.  All text is escaped.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HtmlPage:
 
     def open(self) -> Path:
         """Write the page to a temporary file, open it in a browser, and return its path."""
-        import tempfile  # here, because both take longer to load than all the rest
+        import tempfile  # imported here, because both take long to load
         import webbrowser
 
         path = Path(tempfile.mkdtemp(prefix="sfumato-")) / "page.html"

@@ -1,8 +1,8 @@
-"""JSON and YAML as documents of this project are read, where what could mean two things is refused, and written.
+"""Strict readers of JSON and YAML documents, which refuse ambiguous values, and a writer.
 
-Python's reader of JSON and PyYAML take the last of two equal keys; the first accepts ``NaN``, the second reads ``yes``
-and ``off`` as booleans, ``010`` as eight and ``1:30`` as ninety.  Whoever checks a document with one reader and uses it
-with another would then see two documents, and whoever reads it with their eyes another one still.
+Python's reader of JSON and PyYAML take the last of two equal keys.  The first accepts ``NaN``.  The second reads
+``yes`` and ``off`` as booleans, ``010`` as eight and ``1:30`` as ninety.  A program that checks a document with one
+reader and uses it with another would see two different documents, and a person might see a third.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 -- JSON
-    """Return the value of a JSON text; ``name`` says in a refusal what was read.
+    """Return the value of a JSON text; ``name`` names the text in messages.
 
     Raises:
-        InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, half a letter, or a nesting or
-            number beyond all reason; where Python says why, that is the cause.  The message quotes nothing of the text.
+        InputError: no JSON (RFC 8259), a repeated key in an object, NaN or infinity, half a letter, or an excessive
+            nesting or number.  If Python states a reason, that is the cause.  The message quotes nothing of the text.
 
     >>> read_json('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
@@ -42,12 +42,13 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
 
 
 def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
-    """Return the value of a YAML (or JSON) text, in which only true and false are booleans, and numbers are decimal:
-    ``010``, ``0x1F``, ``1_000`` and ``1:30`` are texts.
+    """Return the value of a YAML (or JSON) text.
+
+    Only true and false are booleans, and numbers are decimal: ``010``, ``0x1F``, ``1_000`` and ``1:30`` are texts.
 
     Raises:
-        InputError: no YAML, a key twice in one mapping, a date of no calendar, half a letter, or a nesting, number or
-            repetition beyond all reason; where PyYAML says why, that is the cause.  The message quotes nothing of the
+        InputError: no YAML, a repeated key in a mapping, a date of no calendar, half a letter, or an excessive nesting,
+            number or repetition.  If PyYAML states a reason, that is the cause.  The message quotes nothing of the
             text.
 
     >>> read_yaml("{a: [1, yes, true]}")
@@ -57,7 +58,7 @@ def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
 
 
 def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
-    """As :func:`read_yaml`, with every number, boolean and date as the text that stands there.
+    """Read YAML like :func:`read_yaml`, with every number, boolean and date as its text.
 
     >>> read_yaml_texts("{a: [1, yes, 2024-01-01]}")
     {'a': ['1', 'yes', '2024-01-01']}
@@ -66,10 +67,10 @@ def read_yaml_texts(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 --
 
 
 def canonical(value: JSON) -> str:
-    """Return the one JSON spelling of a value: sorted keys, no spaces, whole floats written as integers.
+    """Return the canonical JSON text of a value: sorted keys, no spaces, whole floats written as integers.
 
     Raises:
-        InputError: something that JSON cannot say (NaN, infinity, a key that is no string, an object).
+        InputError: a value that JSON does not have (NaN, infinity, a key that is no string, an object).
 
     >>> canonical({"b": (1.0, 0.5), "a": None})
     '{"a":null,"b":[1,0.5]}'
@@ -77,15 +78,15 @@ def canonical(value: JSON) -> str:
     return _quoted(value) if type(value) is str else _ENCODER.encode(_plain_numbers(value))
 
 
-_quoted = json.encoder.encode_basestring_ascii  # what the encoder writes a text by
+_quoted = json.encoder.encode_basestring_ascii  # the encoder's function for texts
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-_ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling for
+_ATOMS = frozenset((str, int, bool, type(None)))  # types with one form in JSON
 _TEXT = frozenset((str,))
 
 
 def _plain_numbers(value: JSON) -> JSON:
     kind = type(value)
-    if kind in _ATOMS:  # most are, and matching below takes longer
+    if kind in _ATOMS:  # most values are, and the match below is slower
         return value
     if kind is list or kind is tuple:
         if _ATOMS.issuperset(map(type, value)):  # type: ignore[arg-type]  # the cells of a condition
@@ -107,9 +108,9 @@ def _plain_numbers(value: JSON) -> JSON:
 
 
 def write_yaml(document: object) -> str:
-    r"""Return a text that :func:`read_yaml` reads back to the same; keys in their order, letters as they are.
+    r"""Return a text that :func:`read_yaml` reads back unchanged; keys keep their order, and letters are not escaped.
 
-    Codes that other readers take for numbers, such as 1e3, stand in quotes, and so does all text beside them in a list.
+    Codes that other readers take for numbers, such as 1e3, are quoted, and so is all other text in their list.
 
     >>> read_yaml(write_yaml(["a\x85b"])) == ["a\x85b"]
     True
@@ -124,7 +125,7 @@ def write_yaml(document: object) -> str:
         return text
 
     text = dumped(as_they_are=True)
-    return dumped(as_they_are=False) if "\x85" in text else text  # which PyYAML writes, and reads back as a blank
+    return dumped(as_they_are=False) if "\x85" in text else text  # PyYAML writes it, but reads it back as a blank
 
 
 _NUMBER_ELSEWHERE = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+|0o[0-7]+")
@@ -147,8 +148,8 @@ def _writer() -> type[Any]:
         parts = node.value
         node.flow_style = all(isinstance(part, yaml.ScalarNode) for part in parts)
         texts = [part for part in parts if part.tag == "tag:yaml.org,2002:str"]
-        resolve: Any = writer.resolve  # of which PyYAML's types say nothing
-        said_alike = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:yaml"}  # of the second are marks such as *
+        resolve: Any = writer.resolve  # PyYAML has no types for it
+        said_alike = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:yaml"}  # the second has marks such as *
         if any(part.style or resolve(yaml.ScalarNode, part.value, (True, False)) not in said_alike for part in texts):
             for part in texts:
                 part.style = "'"
@@ -161,11 +162,14 @@ def _writer() -> type[Any]:
 
 
 class _RepeatedKeyError(Exception):
-    """Two equal keys in one object."""
+    """An error about two equal keys in one object."""
 
 
 class _NoDayError(Exception):
-    """A date that no calendar has; it may be a table's own where one is read by mistake, so only its line is told."""
+    """A date that no calendar has.
+
+    It may be a value of a table that is read by mistake, so only its line is reported.
+    """
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -182,15 +186,15 @@ def _no_constant(_: str) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
-_HALF = re.compile("[\ud800-\udfff]")  # of a letter that UTF-16 writes in two; no file and no reply can hold one
+_HALF = re.compile("[\ud800-\udfff]")  # half of a letter in UTF-16; no file and no reply can hold one
 _MOST_REPEATED = 1_000_000
 
 
 def _refuse_odd(document: object, name: str, *, most: float = math.inf) -> None:
-    """Refuse half letters, which only escapes write, and more than ``most`` values, as references in YAML make of few.
+    """Refuse half letters, which only escapes write, and more than ``most`` values, which YAML references can create.
 
     Raises:
-        InputError: there is one, or there are more.
+        InputError: there is half a letter, or there are too many values.
     """
     waiting = [document]
     while waiting:
@@ -221,20 +225,20 @@ _PLAIN = {
 
 @cache
 def _readers() -> tuple[type[Any], type[Any]]:
-    """Return the reader of values and the reader of texts; made when YAML is first read, as a device has no PyYAML."""
+    """Return the reader of values and the reader of texts, made at their first use, because a device has no PyYAML."""
     import yaml
     from yaml.constructor import BaseConstructor
 
     class OnceEach(BaseConstructor):
-        """Mappings in which no key is said twice."""
+        """A loader of mappings without repeated keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
             seen = set()
             for key_node, _ in node.value:
-                merged = key_node.tag == _MERGE  # "<<", which takes in another mapping's keys, where these say nothing
+                merged = key_node.tag == _MERGE  # "<<" includes another mapping's keys, unless they are repeated here
                 key = "<<" if merged else self.construct_object(key_node, deep=True)
                 if not isinstance(key, Hashable):
-                    break  # what constructs the mapping says so
+                    break  # the constructor of the mapping raises the error
                 if key in seen:
                     raise _RepeatedKeyError(key_node.start_mark.line + 1)
                 seen.add(key)

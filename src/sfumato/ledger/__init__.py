@@ -1,11 +1,11 @@
-"""The journal of everything released, and the budget that it keeps, in SQLite or PostgreSQL.
+"""The journal of everything released and its budget, in SQLite or PostgreSQL.
 
 Entries are appended and never changed.  Entries and stored answers are one chain of hashes.  A ledger fixes its
 measure, budget and unit when it is created, and adds charges on one grid, rounded up.  :mod:`reservation` has the rules
 of a release: one transaction charges it, a second one stores its answer.  :mod:`audit_log` has the actions of data
 owners in a chain of its own.
 
-The ledger is loaded when it is first named, because losses and entries need no library of a database.
+The ledger is loaded at its first use, because losses and entries need no library of a database.
 """
 
 from typing import TYPE_CHECKING, Any

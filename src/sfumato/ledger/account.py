@@ -26,7 +26,7 @@ ATTO = 10**18
 # Accounts add up multiples of 1 / GRID.  Decimals of 18 places and their shares by up to a hundred are exact on it.
 GRID = 10**18 * math.lcm(*range(1, 101))
 MOST = 2**63 - 1  # the largest integer that both databases hold
-_LISTED = 5  # entries that a sentence names
+_LISTED = 5  # entries in a sentence
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def refuse_damaged(what: str) -> Iterator[None]:
 
 
 def loss_from(text: str) -> Loss:
-    """Read what :func:`loss_text` wrote.
+    """Read the result of :func:`loss_text`.
 
     Raises:
         LedgerError: another program wrote it.
@@ -167,7 +167,7 @@ def charge_text(charge: Charge) -> list[str | None]:
 
 @cached(8_000)  # without it, verifying a journal takes 31 % more CPU time (240 entries)
 def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
-    """Read what :func:`charge_text` wrote.
+    """Read the result of :func:`charge_text`.
 
     Raises:
         LedgerError: another program wrote it.
@@ -213,7 +213,7 @@ def unit_text(unit: Unit) -> str:
 
 @cached()  # without it, verifying a journal takes 14 % more CPU time (240 entries)
 def unit_from(text: str) -> Unit:
-    """Read what :func:`unit_text` wrote.
+    """Read the result of :func:`unit_text`.
 
     Raises:
         LedgerError: another program wrote it.
@@ -255,7 +255,7 @@ def refuse_beyond_limit(account: Account, charge: Charge) -> None:
 
 
 def refuse_unaffordable(account: Account, charge: Charge, whose: str) -> None:
-    """Refuse a charge that does not fit, in the measure in which the limit is kept.
+    """Refuse a charge that does not fit, in the measure of the limit.
 
     Raises:
         BudgetError: the charge does not fit; the message has the rest of the budget.

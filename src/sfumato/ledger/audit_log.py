@@ -1,8 +1,8 @@
-"""The audit log of a server: which steward or operator changed what, when, from what to what.
+"""The audit log of a server: the time, the actor and the subject of each change, with the states before and after.
 
 Actions are one chain of hashes for the whole database, apart from the journals of its datasets.  An action is written
-in the transaction that makes the change, so that neither is there without the other.  The head lies in a row of its
-own, so that a missing last action is found.
+in the transaction that makes the change, so that neither exists without the other.  The head is in a row of its own, so
+that a missing last action is detected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sfumato.strict_documents import JSON, canonical
 PAGE = 1000
 _HEAD = "SELECT number, hash FROM service_action_head FOR UPDATE"
 _STATES = ("state_before", "state_after")
-_LONGEST = 2000  # characters of a text that an action repeats
+_LONGEST = 2000  # characters of a text in an action
 
 
 class ActionKind(StrEnum):
@@ -90,7 +90,7 @@ class Action:
     hash: str
 
     def to_json(self) -> str:
-        """Return one line of JSON, in its canonical spelling."""
+        """Return one line of JSON in canonical form."""
         return canonical(asdict(self))
 
     @property
@@ -152,7 +152,7 @@ def actions(driver: Driver, *, after: int = 0, most: int = PAGE) -> list[Action]
 
 
 def newest_actions(driver: Driver, *, before: int | None = None, most: int = PAGE) -> list[Action]:
-    """Return the last ``most`` actions, newest first: of all, or of those with numbers below ``before``."""
+    """Return the last ``most`` actions, newest first, optionally only actions with numbers below ``before``."""
     which = "" if before is None else " WHERE number < :before"
     query = f"SELECT * FROM service_action{which} ORDER BY number DESC LIMIT :most"  # noqa: S608
     return [_action(row) for row in driver.records(query, {"before": before, "most": most})]
@@ -174,7 +174,7 @@ def verify_actions(driver: Driver, *, earlier_head: str | None = None) -> AuditH
 
     Args:
         driver: in a transaction that reads.
-        earlier_head: a hash that was the head earlier, through which the log must still go.
+        earlier_head: the hash of an earlier head, which the log must still contain.
 
     Returns:
         The head of the log.
@@ -207,10 +207,10 @@ def action_hashes(driver: Driver, hashes: Collection[str]) -> set[str]:
 
 
 def verified_actions(url: str, *, earlier_head: str | None = None) -> AuditHead:
-    """Check the audit log of a ledger's database, as :func:`verify_actions` does.
+    """Check the audit log of a ledger's database; see :func:`verify_actions`.
 
     Raises:
-        LedgerError: as there, or the database cannot be read.
+        LedgerError: as for :func:`verify_actions`, or the database cannot be read.
     """
     with closing(Store(url)) as store:
         store.prepare(create=False)
@@ -229,7 +229,7 @@ def _action(row: dict[str, Any]) -> Action:
 
 
 def _short(value: JSON) -> JSON:
-    """Return a value with its long texts cut, so that a statement of a megabyte is not kept twice."""
+    """Return a value with its long texts cut, so that a statement of a megabyte is not stored twice."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return f"{value[: _LONGEST - 4]} ..."
     if isinstance(value, dict):

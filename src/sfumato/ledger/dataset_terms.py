@@ -21,7 +21,7 @@ from sfumato.ledger.transaction import Transaction, now, spent_columns
 from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.strict_documents import JSON
 
-_LISTED = 10  # datasets that a message names
+_LISTED = 10  # datasets in a message
 _LONGEST_NAME = 200
 
 NOT_HELD = (MissingLedgerError, OtherDatasetsError)
@@ -57,7 +57,7 @@ def open_dataset(store: Store, dataset: str, limit: Loss | None, unit: Unit | No
         with store.founding() as driver:
             insert_dataset(driver, dataset, limit, unit)
             account = journal.dataset_account(driver, dataset)
-        store.checkpoint()  # so that a copy of the file alone is a ledger at least
+        store.checkpoint()  # so that even a copy of the file alone is a ledger
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
     with store.reading() as driver:
@@ -87,7 +87,7 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
 
 
 def insert_dataset(driver: Driver, name: str, limit: Loss, unit: Unit | None) -> None:
-    """Enter a new dataset; an existing one stays as it is."""
+    """Enter a new dataset; an existing one stays unchanged."""
     if driver.rows("SELECT 1 FROM ledger_dataset WHERE name = :name", {"name": name}):
         return
     opened, text = now(), loss_text(limit)
@@ -160,9 +160,9 @@ def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
     A new version is counted for any content.  Otherwise a new version would tell whether any row changed.
 
     Args:
-        digest: of the content, under the ledger's secret.
+        digest: the digest of the content, under the ledger's secret.
         last: number and digest of the last declared version; 0 and None before the first.
-        new: whether the next version is to be declared.
+        new: true to declare the next version.
 
     Raises:
         VersionError: the content differs from that of the last version, and ``new`` is not set.
@@ -225,15 +225,15 @@ def declare(
     """Enter a version in the journal: the next one, the first one, or none if the last one has the same content.
 
     Args:
-        transaction: of the dataset.
-        digests: of its tables, as :func:`content_digests` returns them.
-        by: the name of who declares it.
-        new: whether the next version is declared, whatever the content.
-        most: the largest number that ``new`` may begin, so that a program which others overtook begins none; None: any.
-        admit: raises to refuse what the version begins for; None: nothing more is asked.
+        transaction: a transaction of the dataset.
+        digests: the digests of its tables from :func:`content_digests`.
+        by: the name of the person who declares it.
+        new: true to declare the next version for any content.
+        most: the largest number of a new version, so that a program that was overtaken declares none; None: any.
+        admit: raises an error to refuse the release that needs the version; None: no further check.
 
     Returns:
-        The version that the content has then.
+        The version of the content.
 
     Raises:
         VersionError: the content differs from that of the last version, and ``new`` is not set.

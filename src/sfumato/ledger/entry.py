@@ -1,4 +1,4 @@
-"""Questions in canonical form, and the journal's entries, each bound to all earlier ones by a hash."""
+"""Queries in canonical form, and the journal's entries, each bound to all earlier ones by a hash."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sfumato.ledger.account import charge_text, refuse_damaged, unit_text
 from sfumato.privacy.loss import Charge
 from sfumato.strict_documents import JSON, canonical
 
-ADD_REMOVE = "add/remove"  # neighbouring tables differ by one unit, which is there or is not
-_LONGEST = 200  # characters of parameters that a line of the journal shows
+ADD_REMOVE = "add/remove"  # neighboring tables differ by the presence of one unit
+_LONGEST = 200  # characters of parameters in a line of the journal
 
 
 def system_user() -> str:
@@ -27,7 +27,7 @@ def system_user() -> str:
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may give its user no name
+    except KeyError:  # the user of a container may have no name
         return f"user {os.getuid()}"
 
 
@@ -43,11 +43,11 @@ def _digest_of(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """A question to one version of one dataset.
+    """A query to one version of one dataset.
 
     ``dataset_version`` is the number of a declared version of the data.  ``parameters`` hold everything that decides
-    the distribution of the answer, with the loss, in canonical form (sorted attributes, a normalised predicate).
-    They are copied, so later changes to the argument do not change the question.
+    the distribution of the answer, with the loss, in canonical form (sorted attributes, a normalized predicate). They
+    are copied, so later changes to the argument do not change the query.
 
     Raises:
         InputError: a parameter that is no JSON value.
@@ -74,7 +74,7 @@ class Question:
 
     @classmethod
     def from_json(cls, text: str) -> Question:
-        """Read what :attr:`to_json` wrote."""
+        """Read the result of :attr:`to_json`."""
         return cls(**json.loads(text))
 
     @cached_property
@@ -87,7 +87,7 @@ class Question:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of :attr:`to_json`, hexadecimal."""
+        """The SHA-256 of :attr:`to_json`, hexadecimal."""
         return hashlib.sha256(self.to_json.encode()).hexdigest()
 
 
@@ -97,7 +97,7 @@ def journalled_version(secret: str, content: str) -> str:
     A plain digest would confirm a guess of the whole table to every reader of the journal.
 
     Args:
-        secret: of the dataset, drawn when the dataset was entered.
+        secret: the secret of the dataset, drawn when the dataset was entered.
         content: a name of all rows and columns.
     """
     return hmac.digest(bytes.fromhex(secret), content.encode(), "sha256").hex()
@@ -111,10 +111,10 @@ def sealed(number: int, digest: str) -> str:
 class Kind(StrEnum):
     """The kind of an event that an entry records."""
 
-    RELEASE = "release"  # charged to the dataset, and to the analyst who asked first
+    RELEASE = "release"  # charged to the dataset, and to the first analyst
     REPEAT = "repeat"  # a stored release shown to another analyst: charged to that analyst only
     CAP = "cap"  # a steward set or lifted the cap of an analyst: no charge
-    RETRY = "retry"  # a process died before it answered a release, so that it is computed again, once, at no charge
+    RETRY = "retry"  # a process died before the answer, so the release is computed once more without a charge
     VERSION = "version"  # the owner declared a version of the data: no charge
     FAILED = "failed"  # noise was drawn for a release and no answer stored: it stays charged and is never answered
 
@@ -130,11 +130,11 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class Event:
-    """An event, before it has a place in the journal.
+    """An event, before it has a number in the journal.
 
     ``charge`` is None if the release has no differential privacy guarantee, or nothing was released.  A charge is
-    stated for ``unit`` under the relation ``neighbours``, and ``grid_charge`` is what accounts add up of it; entries of
-    old ledgers have none of the three.  ``fixes_unit`` says that the dataset had no unit before.
+    stated for ``unit`` under the relation ``neighbours``, and ``grid_charge`` is the amount that accounts add up.
+    Entries of early ledgers have none of the three.  ``fixes_unit`` is true if the dataset had no unit before.
 
     Raises:
         InputError: details that are no JSON value.
@@ -215,7 +215,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The family of methods that asked: query, synthesize, anonymize, local."""
+        """The family of the method: query, synthesize, anonymize, local."""
         return self.event.question.family
 
     @property
@@ -235,7 +235,7 @@ class Entry:
 
     @property
     def unit(self) -> Unit | None:
-        """The unit of the charge; None if nothing was charged, and in entries of old ledgers."""
+        """The unit of the charge; None if nothing was charged, and in entries of early ledgers."""
         return self.event.unit
 
     @property
@@ -250,7 +250,7 @@ class Entry:
 
     @property
     def asked(self) -> str:
-        """The question in words: from its details, or else its short parameters."""
+        """The query in words: from its details, or else its short parameters."""
         match self.event.details:
             case {"asked": str(words)}:
                 return words
@@ -275,7 +275,7 @@ class Entry:
 
     @property
     def confirmed(self) -> str | None:
-        """What the person who accepted the domain confirmed, and whether its draft was edited; None if unknown."""
+        """The findings that were confirmed with the acceptance, and the state of the draft; None if unknown."""
         match self.event.details:
             case {"accepted": {"confirmed": list(kinds)}}:
                 words = f"confirmed {', '.join(map(str, kinds))}"
@@ -293,7 +293,7 @@ class Entry:
 
     @property
     def analyst(self) -> str | None:
-        """The analyst who asked, if the ledger has analysts."""
+        """The analyst of the request, if the ledger has analysts."""
         return self.event.analyst
 
 
@@ -358,11 +358,11 @@ def answer_hash(previous: str, place: int, number: int, time: str, *, bound: str
     """Return the SHA-256 over the previous hash and all fields of a stored answer.
 
     Args:
-        previous: of the entry, or the answer, that was written before it.
-        place: counts the answers.
-        number: of the entry that it answers.
+        previous: the hash of the entry, or the answer, that was written before it.
+        place: the number of the answer.
+        number: the number of the entry that it answers.
         time: when it was stored.
-        bound: when it was bound, if an old ledger stored it without a hash; None otherwise.
+        bound: when it was bound, if an early ledger stored it without a hash; None otherwise.
         body: the answer.
     """
     times = f"{canonical(time)},{'null' if bound is None else canonical(bound)}"

@@ -124,7 +124,7 @@ def answers(
     Raises:
         BrokenLedgerError: another program changed one of the answers.
     """
-    beginning = f'{{"dataset_version":{canonical(version)},'  # of a question as it is spelled in the journal
+    beginning = f'{{"dataset_version":{canonical(version)},'  # the start of a query in the journal
     values: dict[str, Any] = {"dataset": name, "release": Kind.RELEASE.value, "repeat": Kind.REPEAT.value}
     values |= {"beginning": beginning, "length": len(beginning), "analyst": analyst}
     either = []
@@ -224,7 +224,7 @@ def dataset_row(driver: Driver, name: str) -> StoredRow | None:
 
 
 UNBOUND = "SELECT 1 FROM ledger_answer WHERE dataset = :dataset AND place < 1 LIMIT 1"
-ANSWERS_PAGE = 200  # answers that are read at a time, with their bodies
+ANSWERS_PAGE = 200  # answers to read at a time, with their bodies
 LINK = """answer.number, answer.place, answer.entries, answer.time, answer.found, answer.previous, answer.hash,
     answer.body, following.entries, following.previous, succeeding.previous"""
 FOLLOWERS = """
@@ -258,15 +258,15 @@ def unchanged(link: tuple[Any, ...], head: str) -> bytes:
 
 
 def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
-    """Refuse to take a release for unanswered if a row is missing that was written after its charge.
+    """Refuse to treat a release as unanswered if a row is missing that was written after its charge.
 
     Raises:
-        BrokenLedgerError: the chain does not go on from its entry to the head.
+        BrokenLedgerError: the chain does not continue from its entry to the head.
     """
     query = """
     SELECT number, previous, hash FROM ledger_entry WHERE dataset = :dataset AND number >= :number ORDER BY number"""
     (_, _, reached), *entries = driver.rows(query, {"dataset": name, "number": number})
-    answers = list(_places_since(driver, name, number))  # the next one stands last
+    answers = list(_places_since(driver, name, number))  # the next answer is last
     for at, (_, previous, hash_) in enumerate([*entries, (None, head, head)], start=number):
         while answers and answers[-1][0] == at:
             _, bound, made = answers.pop()
@@ -331,7 +331,7 @@ class JournalMemory:
     A journal that lacks the last position was set back while the program ran.
 
     Args:
-        store: which holds the journal.
+        store: the store of the journal.
         dataset: its name.
 
     Attributes:
@@ -359,9 +359,9 @@ class JournalMemory:
         """Check that the journal still contains the last position, and remember its current one.
 
         Raises:
-            MovedLedgerError: it does not.
+            MovedLedgerError: the position is missing.
         """
-        before = self.position  # taken first, so that the position that is read is not older
+        before = self.position  # read first, so that the position in the journal is not older
         _ = self.secret
         with self.store.reading() as driver:
             row = dataset_row(driver, self._dataset) or {"secret": "", "entries": 0, "answers": 0, "head": ""}
@@ -376,13 +376,13 @@ class JournalMemory:
         """Refuse a journal that does not contain a position that was seen before.
 
         Args:
-            driver: which reads it.
+            driver: a driver to read it.
             founded: the secret of its dataset.
-            now: where it ends.
-            before: the position; None if none was seen.
+            now: its current end.
+            before: the earlier position; None if none was seen.
 
         Raises:
-            MovedLedgerError: it does not, or its dataset was created again.
+            MovedLedgerError: the position is missing, or the dataset was created again.
         """
         if founded == self.secret and (before is None or self._goes_through(driver, now, before)):
             return

@@ -1,4 +1,4 @@
-"""The ledger of one dataset: the journal of everything released from it, and the budget that it keeps."""
+"""The ledger of one dataset: the journal of everything released from it, and its budget."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Ledger:
         self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
 
     def open(self, *, unit: Unit | None = None, create: bool = False) -> None:
-        """Open the database, as :func:`open_ledger` does."""
+        """Open the database; see :func:`open_ledger`."""
         with self._opening:
             if self._opened is not None:
                 return
@@ -145,7 +145,7 @@ class Ledger:
 
     @property
     def limit(self) -> Loss:
-        """The privacy budget: the most that may ever be spent."""
+        """The privacy budget: the maximum that may ever be spent."""
         if self._limit is None and (self._limit_if_new is None or self.exists()):
             self.open()
         limit = self._limit or self._limit_if_new
@@ -163,17 +163,17 @@ class Ledger:
         return True
 
     def refuse_missing(self, charge: Charge | None = None) -> Loss:
-        """Refuse early what the first release would refuse: no ledger, a second ledger, or too large a charge.
+        """Refuse early, before the first release: no ledger, a second ledger, or too large a charge.
 
         Args:
-            charge: of the release, if it is known: even the whole limit has to admit it.
+            charge: the charge of the release, if it is known; the whole limit has to admit it.
 
         Returns:
-            The limit of the ledger, or of the one that the release makes.
+            The limit of the ledger, or of the ledger that the release makes.
 
         Raises:
-            LedgerError: there is none, or no limit to make one with; or the one that is there cannot be opened.
-            InputError: one is to be made, and is there already.
+            LedgerError: there is none, or no limit to make one with; or the existing ledger cannot be opened.
+            InputError: a ledger is to be made, but exists already.
             BudgetError: the charge is larger than the limit.
             LossError: the limit does not have the measure of the charge.
         """
@@ -196,7 +196,7 @@ class Ledger:
         return limit
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
-        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
+        """Refuse a charge that a new ledger could never take, before the ledger is made with a permanent limit."""
         if charge is not None and self._limit is not None:
             refuse_unaffordable(Account(self._limit, NOTHING), charge, "a new ledger")
 
@@ -261,7 +261,7 @@ class Ledger:
         return Reservation(self, event, retry_key=retry_key, admission=admission, noise_drawn=noise_drawn)
 
     def remaining(self, analyst: str | None = None) -> Account:
-        """Return the account of the dataset or of an analyst: ``.left`` is exact, ``str()`` says it in words.
+        """Return the account of the dataset or of an analyst: ``.left`` is exact, ``str()`` is the account in words.
 
         Raises:
             MovedLedgerError: an older copy of the ledger was restored, which has fewer charges.
@@ -402,7 +402,7 @@ class Ledger:
         return self.verified(head=head).head
 
     def verified(self, *, head: str | None = None) -> Checkpoint:
-        """Do as :meth:`verify`, and return the numbers of entries and answers as well."""
+        """Verify like :meth:`verify`, and return the numbers of entries and answers as well."""
         with self._store.reading() as driver:
             return verification.verify(driver, self.dataset, earlier_head=head)
 
@@ -449,7 +449,7 @@ class Ledger:
             analyst: the analyst whose account it reads.
             retry_key: that it reads.
         """
-        _ = self._secret  # another connection looks it up
+        _ = self._secret  # read here, because another connection reads it
         with self._writing:
             with self._store.writing() as driver:
                 transaction = Transaction(

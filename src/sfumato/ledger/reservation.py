@@ -36,10 +36,10 @@ from sfumato.ledger.transaction import Stored, Transaction
 
 T = TypeVar("T")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looks for an answer that another caller computes
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between checks for an answer that another caller computes
 _HASH_DIGITS = 15  # hexadecimal digits of an entry's hash that number its lock: 60 bits, below the 2^63 of PostgreSQL
 _LARGEST_CACHED = 1 << 14  # bytes of an answer; larger ones are read from the database again
-_ENTRY_BYTES = 3_000  # of a cached answer's event and keys
+_ENTRY_BYTES = 3_000  # bytes of a cached answer's event and keys
 
 NumberedAnswer: TypeAlias = tuple[int, bytes]
 """The number of a release's entry, and its stored answer."""
@@ -265,7 +265,7 @@ class Reservation:
             self._must_count = False
 
     def _go_on(self, transaction: Transaction, pending: Stored) -> None:
-        """Take over a release that is charged and has no answer; the journal counts it once, and then closes it."""
+        """Take over a charged release without an answer; the journal counts it once, and then closes it."""
         if self.event.charge is None or not self._must_count:
             self._repeat(transaction, pending)
         elif pending.retried:
@@ -304,7 +304,7 @@ class Reservation:
 
 
 def admitted(transaction: Transaction, event: Event) -> Event:
-    """Return a new release with what its entry states of the charge.
+    """Return a new release with the statement of its charge for the entry.
 
     Raises:
         BudgetError: the limit or the analyst's cap does not admit the charge.
@@ -323,11 +323,11 @@ def admitted(transaction: Transaction, event: Event) -> Event:
 
 
 def _stated(transaction: Transaction, event: Event) -> Event:
-    """Return the event with what its entry states of the charge, under the unit of the ledger.
+    """Return the event with the statement of its charge, under the unit of the ledger.
 
-    A ledger without a unit gets that of its next release.  A loss for all rows of one id holds whatever the bound on
+    A ledger without a unit gets the unit of its next release.  A loss for all rows of one id holds for any bound on
     their number: rows beyond the bound are dropped, person by person, before anything is counted.  So a changed bound
-    is no other unit; another id is one, and so are rows instead of ids.
+    is the same unit.  Another id is another unit, and so are rows instead of ids.
 
     Raises:
         UnitError: the ledger adds up losses of another unit.

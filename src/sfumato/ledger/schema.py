@@ -1,6 +1,6 @@
-"""The tables of a ledger, and of the server that keeps one.
+"""The tables of a ledger, and of the server that uses it.
 
-Exact amounts are text.  The ``*_units`` columns repeat them as integers, so that the database itself refuses to pass
+Exact amounts are text.  The ``*_units`` columns repeat them as integers, so that the database itself refuses to exceed
 a limit.  An entry has no rho if the release has no differential privacy guarantee.  Triggers keep the journal
 append-only, limits and units fixed, and charges from being refunded.
 
@@ -93,7 +93,7 @@ JOURNAL_TABLES = (
     ),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )""",
-    # stated: unit, neighbour relation and what is counted of the charge; null in old entries
+    # stated: unit, neighbor relation and the counted charge; null in early entries
     """CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -130,7 +130,7 @@ JOURNAL_TABLES = (
     _BY_ANALYST,
     _VERSIONS,
     _UNCHARGED,
-    _CHECKPOINTS,  # where each journal was found whole
+    _CHECKPOINTS,  # the last verified position of each journal
 )
 _SESSIONS = """CREATE TABLE service_session (
     hash TEXT NOT NULL,
@@ -240,7 +240,7 @@ _SNAPSHOTS = """CREATE TABLE service_snapshot (
 )"""
 _OPERATION = (_NAMES, _IDENTITIES, _LOGINS, _APPROVALS, _APPROVALS_FOUND, _NOTICES, _PROBES)
 SERVER_TABLES = (  # the tables of a server next to its journals
-    # name: of its ledger, which stays; called: null where that is what it is called
+    # name: the permanent name of its ledger; called: its name, or null if both are equal
     """CREATE TABLE service_dataset (
     name TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -279,8 +279,8 @@ SERVER_TABLES = (  # the tables of a server next to its journals
     rows BLOB,
     PRIMARY KEY (id)
 )""",
-    _SESSIONS,  # key_id: null where the session was begun by a link, or an identity that a provider vouched for
-    _TERMS,  # limits are spelled as limits of ledgers are
+    _SESSIONS,  # key_id: null if the session started by a link or by an identity provider
+    _TERMS,  # limits have the form of ledger limits
     _GRANTS,
     *_OPERATION,  # the names that a dataset has or had; of a login, until it is over; approvals of one release each
 )

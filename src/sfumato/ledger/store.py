@@ -1,4 +1,4 @@
-"""The database under a ledger: connections, transactions and tables."""
+"""The database of a ledger: connections, transactions and tables."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from sfumato.ledger.database import (
 )
 from sfumato.ledger.schema import REVISION, VERSION_TABLE, create_tables
 
-_PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
+_PAUSE = 0.01  # seconds between attempts, if SQLite itself does not wait
 CHECKPOINT_AFTER = 1.0  # seconds after which a commit also moves SQLite's log to the file
-_TABLES = {  # the names of all
+_TABLES = {  # the names of all tables
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'",
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
 }
-_FOUNDING_LOCK = 0x5F0_3A70  # any number that no other program in the database uses
+_FOUNDING_LOCK = 0x5F0_3A70  # a number that no other program in the database uses
 
 
 class Store:
@@ -60,10 +60,8 @@ class Store:
         with translate_errors(self.place):
             self._connections = connections(self.address, self.file)
         self._checkpointed = time.monotonic()
-        self._give_back = weakref.finalize(self, self._connections.give_back)  # for a caller that never closes it
-        self._give_back.atexit = (
-            False  # at exit the operating system closes connections, also those that a child inherited
-        )
+        self._give_back = weakref.finalize(self, self._connections.give_back)  # in case the caller never closes it
+        self._give_back.atexit = False  # at exit the operating system closes connections, also inherited ones
 
     @cached_property
     def lock_place(self) -> str:
@@ -92,7 +90,7 @@ class Store:
     def founding(self) -> Iterator[Driver]:
         """Begin a write transaction that excludes others of its kind, to create tables and datasets once."""
         with self.writing() as driver:
-            if not self.file:  # SQLite has one writer at a time anyhow
+            if not self.file:  # SQLite has one writer at a time anyway
                 driver.rows("SELECT pg_advisory_xact_lock(:key)", {"key": _FOUNDING_LOCK})
             yield driver
 
@@ -108,7 +106,7 @@ class Store:
 
     @property
     def open_session(self) -> Callable[[], Driver]:
-        """A function that opens a connection, on which each statement is a transaction.
+        """Return a function that opens a connection, on which each statement is a transaction.
 
         It does not hold this store, which may be collected before its caller.
         """
@@ -219,7 +217,7 @@ class Store:
             return self._holds_tables(driver)
 
     def _holds_tables(self, driver: Driver) -> bool:
-        """Return whether the tables of a ledger are there; refuse those of another revision, or of something else."""
+        """Return whether the tables of a ledger exist; refuse tables of another revision, or of something else."""
         tables = [name for (name,) in driver.rows(_TABLES[driver.database])]
         if VERSION_TABLE in tables:
             revision = driver.value("SELECT version_num FROM ledger_version")
@@ -424,7 +422,7 @@ class Connections:
 
 _SHARED: dict[tuple[object, ...], Connections] = {}
 _OF_PARENTS: list[Any] = []  # never freed: a child would close its parent's connection
-_LOCK = threading.RLock()  # a store that is collected in this block gives its connections back in it
+_LOCK = threading.RLock()  # a store collected in this block returns its connections within it
 
 
 def connections(address: Address, file: Path | None) -> Connections:
@@ -435,7 +433,7 @@ def connections(address: Address, file: Path | None) -> Connections:
         if shared is None or (shared.identity is not None and identity(shared.file) != shared.identity):
             shared = Connections(address, file)
         shared.users += 1
-        _SHARED[key] = shared  # again: a store that was collected just now may have taken it away
+        _SHARED[key] = shared  # set again, because a store collected just now may have removed it
         return shared
 
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 LOCK_DATASET = """
     SELECT secret, limit_loss, unit, version, version_digest, epsilon, rho, delta, entries, answers, head
     FROM ledger_dataset WHERE name = :of_dataset FOR UPDATE"""
-_BODY = 7  # of the columns of LINK
+_BODY = 7  # index of the body in the columns of LINK
 _SPENT = ("epsilon", "rho", "delta", "spent_units", "spent_delta_units")
 _KEPT = ("entries", "answers", "head", "unit", "version", "version_digest")
 UPDATE_DATASET = f"""
@@ -265,7 +265,7 @@ class Transaction:
 
     @property
     def release_of_retry_key(self) -> str | None:
-        """The key of the release that the analyst's retry key stands for."""
+        """The key of the release that the analyst's retry key refers to."""
         return self._release_of_retry_key
 
     def remember(self, key: str) -> None:
@@ -350,7 +350,7 @@ class Transaction:
         return stored
 
     def retry(self, event: Event) -> None:
-        """Write down that a pending release is computed once more."""
+        """Record that a pending release is computed once more."""
         pending = self._release
         assert pending is not None
         self._about(pending, event, Kind.RETRY)

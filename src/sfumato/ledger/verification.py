@@ -1,6 +1,6 @@
 """Verification of journals and their answers, from the beginning or from a checkpoint; backups.
 
-A checkpoint is a verified place of a journal, with the sums up to it.  It is stored next to the journal, so it saves
+A checkpoint is a verified position of a journal, with the sums up to it.  It is stored next to the journal, so it saves
 time and proves nothing: an attacker who can write the one can write the other.
 """
 
@@ -46,18 +46,18 @@ AUDIT_LOG = "(audit log)"
 
 @dataclass
 class Checkpoint:
-    """A verified place of a journal.
+    """A verified position of a journal.
 
     Attributes:
-        number: of the last entry.
+        number: the number of the last entry.
         answers: the number of answers up to it.
         head: the hash of the last entry or answer.
-        unit_is_fixed: whether an entry up to it, or the creation of the dataset, states the unit.
-        sums: of the entries.
+        unit_is_fixed: true if an entry up to it, or the creation of the dataset, states the unit.
+        sums: the sums of the entries.
         checked: the time at which all entries were last read, in ISO 8601; None if they never were.
-        bound_later: answers that a ledger of an earlier version stored without a hash, by the time at which they were
-            bound.  Only a check of the whole journal counts them.
-        read: bytes of answers that the check read.
+        bound_later: the answers that an early ledger stored without a hash, by the time at which they were bound.  Only
+            a check of the whole journal counts them.
+        read: the bytes of answers that the check read.
     """
 
     number: int
@@ -81,7 +81,7 @@ class _Sums:
 
     @classmethod
     def from_json(cls, text: str) -> _Sums:
-        """Read the sums that :meth:`to_json` wrote."""
+        """Read the result of :meth:`to_json`."""
         fields = json.loads(text)
         analysts = {analyst: charge_from(*amounts) for analyst, amounts in fields["analysts"].items()}
         number, digest = fields["version"]
@@ -143,7 +143,7 @@ class _Sums:
 
 
 def _units(row: StoredRow, what: str) -> tuple[object, object]:
-    """Return the integers by which the database checks an account."""
+    """Return the integers in the database's check of an account."""
     return row[f"{what}_units"], row[f"{what}_delta_units"]
 
 
@@ -156,12 +156,12 @@ def _added(spent: Charge, event: Event) -> Charge:
 def verify(
     driver: Driver, name: str, *, earlier_head: str | None = None, since: Checkpoint | None = None
 ) -> Checkpoint:
-    """Check journal and answers, all or those after a checkpoint, and that accounts are the sums of the journal.
+    """Check journal and answers, optionally after a checkpoint, and that accounts are the sums of the journal.
 
     Args:
         driver: in a transaction that reads.
-        name: of the dataset.
-        earlier_head: an earlier head through which the journal must still go.  Only a whole check can tell.
+        name: the name of the dataset.
+        earlier_head: an earlier head, which the journal must still contain; needs a whole check.
         since: a checkpoint; earlier entries are not read.
 
     Raises:

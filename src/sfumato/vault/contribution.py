@@ -29,14 +29,14 @@ Groups = tuple[tuple[int, ...] | None, ...]
 
 @dataclass(frozen=True)
 class CellBound:
-    """A bound by groups, next to the cells of a question under a condition.
+    """A bound by groups, compared with the cells of a query under a condition.
 
     Attributes:
-        rows: of a unit in one cell of the bound, at most.
-        groups: cells of the bound with rows of a unit, at most; None: any number.
+        rows: the largest number of rows of a unit in one cell of the bound.
+        groups: the largest number of cells of the bound with rows of a unit; None: any number.
         allowed: cells of the bound that the condition allows.
-        within: the most allowed cells of the bound within one cell of the question.
-        met: the most allowed cells of the question within one cell of the bound.
+        within: the most allowed cells of the bound within one cell of the query.
+        met: the most allowed cells of the query within one cell of the bound.
     """
 
     rows: int
@@ -82,12 +82,12 @@ def _noisy(l1: int, l2_squared: int) -> tuple[int, int]:
 
 
 def bounded_contribution(rows: int, bounds: Sequence[CellBound], cells: int) -> Contribution:
-    """Return the contribution of a unit of at most ``rows`` rows under ``bounds`` to a question of ``cells`` cells.
+    """Return the contribution of a unit of at most ``rows`` rows under ``bounds`` to a query of ``cells`` cells.
 
     Args:
-        rows: of a unit in all, at most.
-        bounds: next to the cells of the question.
-        cells: of the question that the condition allows.
+        rows: the largest number of rows of a unit.
+        bounds: the bounds by groups, compared with the cells of the query.
+        cells: the cells of the query that the condition allows.
 
     >>> month = CellBound(rows=2, groups=4, allowed=24, within=1, met=1)
     >>> bounded_contribution(6, [month], 24)
@@ -106,19 +106,19 @@ def bounded_contribution(rows: int, bounds: Sequence[CellBound], cells: int) -> 
 def contribution(
     domain: Domain, by: tuple[str, ...] = (), groups: Groups | None = None, where: Predicate | None = None
 ) -> Contribution:
-    """Return the contribution of a unit of the domain to the cells of a question.
+    """Return the contribution of a unit of the domain to the cells of a query.
 
-    The allowed codes of a condition are computed for each attribute alone.  All their combinations are taken for
-    allowed, which is an upper bound.  Without bounds by groups the condition does not matter.
+    The allowed codes of a condition are computed for each attribute alone.  All their combinations count as allowed,
+    which is an upper bound.  Without bounds by groups the condition does not matter.
 
     Args:
-        domain: with the unit and its bounds.
-        by: attributes whose cells, or groups of them, are the cells of the question.
-        groups: of their codes.
-        where: the counted rows; None: all.
+        domain: the domain with the unit and its bounds.
+        by: attributes whose cells, or groups of them, are the cells of the query.
+        groups: the groups of their codes.
+        where: the condition on the counted rows; None: all rows.
 
     Raises:
-        DomainError: no attribute of that name.
+        DomainError: no attribute has that name.
     """
     unit, groups = domain.unit, (None,) * len(by) if groups is None else groups
     if not unit.per:
@@ -156,7 +156,7 @@ def _meeting(
     question_groups: Mapping[str, list[GroupOfCode]],
     allowed: Mapping[str, NDArray[np.bool_]],
 ) -> CellBound:
-    """Return a bound next to the cells of a question, from each attribute alone: both have all combinations."""
+    """Return a bound compared with the cells of a query, from each attribute alone: both have all combinations."""
     own: dict[str, list[GroupOfCode]] = {}
     for name in bound.by:
         grouping = domain.grouping(name)

@@ -36,7 +36,7 @@ Payload: TypeAlias = Mapping[str, Any]
 _PLAIN, _COMPRESSED = b"p", b"z"
 _MOST_BYTES = 1 << 36
 _SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
-_LEVEL = 3  # of zlib: a tenth more bytes than its usual level over a million counts, in a third of the time
+_LEVEL = 3  # zlib's level: a tenth more bytes than its default over a million counts, in a third of the time
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -53,12 +53,11 @@ class Measures(Protocol):
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """Return noisy answers to all questions, together at ``loss``.
+        """Return noisy answers to all measurements, together at ``loss``.
 
-        Pure epsilon takes discrete Laplace noise of the question's L1 sensitivity; rho (and what
-        (epsilon, delta) admits as rho) takes discrete Gaussian noise of its L2 sensitivity.  ``shares``
-        divide the loss over the questions (positive, summing to at most one); without them it is divided
-        equally.
+        Pure epsilon takes discrete Laplace noise of the question's L1 sensitivity; rho (and the rho that (epsilon,
+        delta) admits) takes discrete Gaussian noise of its L2 sensitivity.  ``shares`` divide the loss over the
+        questions (positive, summing to at most one).  Default: equal shares.
         """
         ...
 
@@ -74,7 +73,7 @@ class Mechanisms(Measures, Protocol):
     """Operations on a protected table.  Each call charges its loss before it touches the data."""
 
     def stored_marginals(self) -> tuple[StoredMarginal, ...]:
-        """Return noisy marginals of all rows from earlier releases of this version: free to use again."""
+        """Return noisy marginals of all rows from earlier releases of this version; their use is free."""
         ...
 
     def select(self, scores: Scores, loss: Loss) -> int:
@@ -88,7 +87,7 @@ class Mechanisms(Measures, Protocol):
     def prepare(self, queries: Counting) -> Prepared:
         """Check counting queries once, for methods that choose among them and measure some of them many times.
 
-        Nothing is counted or spent yet.  What is prepared ends with the release.
+        Nothing is counted or spent yet.  The result ends with the release.
 
         Raises:
             DomainError, QueryError, SizeError: the queries do not fit the domain, or could not be counted.
@@ -107,35 +106,36 @@ class Prepared(Protocol):
     """Counting queries that were checked once.  Each call charges its loss before it touches the data."""
 
     def select(self, answers: IntegerArray, loss: Loss, *, among: IntegerArray) -> int:
-        """Return the place of a query with nearly the largest error, as :meth:`Mechanisms.select` does for
-        :class:`sfumato.vault.scores.AbsoluteErrors` of the queries ``among``.
+        """Return the index of a query with nearly the largest error.
+
+        It is :meth:`Mechanisms.select` for :class:`sfumato.vault.scores.AbsoluteErrors` of the queries ``among``.
 
         Args:
             answers: public integers, one per query, also for queries that are no candidates.
-            loss: of this choice.
-            among: places of the candidates.
+            loss: the loss of this choice.
+            among: indices of the candidates.
 
         Raises:
-            BudgetError: the loss is not left of what the release reserved.
-            QueryError: ``answers`` are no such integers, or ``among`` no such places.
+            BudgetError: the rest of the release's reservation is smaller than the loss.
+            QueryError: ``answers`` are no such integers, or ``among`` no such indices.
         """
         ...
 
     def measure(self, query: int, loss: Loss) -> Measurement:
-        """Return a noisy answer to the query at a place, as :meth:`Mechanisms.measure` does for it alone.
+        """Return a noisy answer to the query at an index, like :meth:`Mechanisms.measure` for this query alone.
 
         Raises:
-            BudgetError, QueryError: as above.
+            BudgetError, QueryError: as for :meth:`select`.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """The identity of a release in the journal: an equal request for the same data is the same question.
+    """The identity of a release in the journal: equal requests for the same data are one release.
 
-    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` describe
-    the request in the journal and are no part of the question.
+    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` describe the
+    request in the journal and are no part of its identity.
     """
 
     family: str
@@ -146,12 +146,12 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class ReleasedPayload:
-    """A payload that was stored and may be shown.
+    """A stored payload that may be shown.
 
     Attributes:
         payload: the arrays and JSON values by name.
         guarantee: the guarantee in words.
-        cost: the cost of this call in words.
+        cost: the privacy loss of this call in words.
         provenance: the request, domain, unit, journal entry and version of the program.
         digest: the SHA-256 of the stored bytes of the payload, in hexadecimal digits.
         view: the view of several tables that the payload describes; None if it describes one table.
@@ -296,7 +296,7 @@ def encode(payload: Payload) -> bytes:
             for name, array in arrays.items()
         ],
     }
-    text = _ENCODER.encode(head)  # in order: that of columns means something
+    text = _ENCODER.encode(head)  # unsorted, because the order of columns matters
     body = b"".join([text.encode(), b"\n", *(array.tobytes() for array in stored.values())])
     return _COMPRESSED + zlib.compress(body, _LEVEL) if len(body) > _SMALL else _PLAIN + body
 
@@ -336,7 +336,7 @@ def _decoded(stored: bytes, most: int) -> dict[str, Any]:
     if kind == _COMPRESSED:
         unpacking = zlib.decompressobj()
         body = unpacking.decompress(body, most)
-        if not unpacking.eof:  # cut off, or more than anything that is stored
+        if not unpacking.eof:  # truncated, or larger than any stored payload
             raise ValueError
     start = body.find(b"\n") + 1 or len(body)
     head = read_json(body[:start])
@@ -352,7 +352,7 @@ def _decoded(stored: bytes, most: int) -> dict[str, Any]:
             raise ValueError
         flat = np.frombuffer(body, held, count=count, offset=start)
         start += flat.nbytes
-        payload[name] = flat.reshape(shape).astype(dtype)  # a copy of its own
+        payload[name] = flat.reshape(shape).astype(dtype)  # a separate copy
     if start != len(body):
         raise ValueError
     return payload

@@ -69,7 +69,7 @@ class PrivacyFilter:
         self.reserved = reserved
         self.spent = NOTHING
         self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
-        self._lock = threading.Lock()  # two threads of a method do not both spend the rest
+        self._lock = threading.Lock()  # so that two threads of a method cannot both spend the rest
 
     def spend(self, charge: Charge) -> None:
         """Spend ``charge``, before the data is touched.
@@ -93,10 +93,10 @@ class PrivacyFilter:
 
 
 class TableMechanisms:
-    """Implements :class:`sfumato.vault.interface.Mechanisms` on one encoded table, within one privacy filter.
+    """The mechanisms of :class:`sfumato.vault.interface.Mechanisms` on one encoded table, within one privacy filter.
 
-    Neighbouring tables differ in one unit (added or removed).  Exact counts live in local variables of
-    these methods and of :meth:`sfumato.vault.scores.Scores.choose` only.
+    Neighboring tables differ in one unit (added or removed).  Exact counts live in local variables of these methods and
+    of :meth:`sfumato.vault.scores.Scores.choose` only.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class TableMechanisms:
 
 
 class PreparedQueries:
-    """Implements :class:`sfumato.vault.interface.Prepared`: counting queries, checked and counted once for one release.
+    """The :class:`sfumato.vault.interface.Prepared` queries of one release, checked and counted once.
 
     It spends within the release's privacy filter and draws from the release's entropy, so it ends with the release.
     Later it draws nothing, and neither does a forked child.
@@ -210,7 +210,7 @@ class PreparedQueries:
         return self._answers
 
     def _at(self, loss: Loss) -> tuple[Loss, Exponential, Noise]:
-        """Return a loss with the mechanism and the noise at it.  A loop asks for one loss again and again."""
+        """Return a loss with the mechanism and the noise at it; a loop uses the same loss repeatedly."""
         terms = self._terms
         if terms is None or terms[0] is not loss:
             one = Counting(self._queries.attributes, self._queries.matrix[:1])
@@ -220,7 +220,7 @@ class PreparedQueries:
 
     def _refuse_others(self, places: IntegerArray) -> None:
         are_places = places.ndim == 1 and places.dtype == np.int64 and places.size > 0
-        if not are_places or places.view(np.uint64).max() >= len(self._queries.matrix):  # negative ones are huge so
+        if not are_places or places.view(np.uint64).max() >= len(self._queries.matrix):  # negative indices become huge
             raise QueryError("queries that were prepared are named by their places, whole numbers from 0")
 
 
@@ -258,7 +258,7 @@ def selection(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
 
 
 def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
-    """Return the cost of one selection at a loss: for an epsilon, a quarter of the rho that it implies in general."""
+    """Return the charge of one selection at a loss: for an epsilon, a quarter of the rho that it implies in general."""
     return mechanism.charge if isinstance(loss, Epsilon) else loss.charge
 
 
@@ -293,7 +293,7 @@ class ExactTables:
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
         self._domain = encoded.domain
-        self._cache: dict[ExactTable, Counts] = {}  # the oldest first
+        self._cache: dict[ExactTable, Counts] = {}  # oldest first
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -321,7 +321,7 @@ class ExactTables:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the cached tables and of their questions."""
+        """The bytes of the cached tables and of their questions."""
         return self._bytes
 
     def contains(self, question: ExactTable) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
-    """Return the guarantee of a release of the given loss, with its neighbour relation.
+    """Return the guarantee of a release of the given loss, with its neighbor relation.
 
     >>> from sfumato.privacy.loss import Epsilon
     >>> guarantee_text(Epsilon("0.5"), Unit.row())
@@ -51,7 +51,7 @@ def cost(charge: Charge | None) -> str:
 
 
 def charged_text(charge: Charge | None, *, dataset: bool, analyst: bool) -> str:
-    """Return what an answer cost, by whether the dataset and the analyst were charged for it."""
+    """Return the privacy loss of an answer in words, by whether the dataset and the analyst were charged."""
     if charge is None or dataset:
         return cost(charge)
     if analyst:
@@ -78,9 +78,9 @@ def loss_json(loss: Loss | Charge) -> Mapping[str, str | None]:
 
 
 _MOST_LINES = 10  # rows, and errors, in a notebook
-_ARROW_ROWS = 1 << 16  # a record batch, as Feather files have it
-_LONGEST_NAME = 220  # bytes: file systems take 255, and a file that is being written has a longer name beside it
-_SHOWN_NAME = 40  # characters of one that is too long
+_ARROW_ROWS = 1 << 16  # rows of a record batch, as in Feather files
+_LONGEST_NAME = 220  # bytes: file systems take 255, and the temporary file has a longer name
+_SHOWN_NAME = 40  # characters of a name that is too long
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -189,7 +189,7 @@ class Reported:
     """A release with a report: a page with pictures, and the picture of each column.
 
     A class names its report: the module of :mod:`sfumato.report` and the kind of release, such as
-    ``"bar_pages.answer"``.  Modules are loaded by name, because reports stand above the families.
+    ``"bar_pages.answer"``.  Modules are loaded by name, because reports import the families.
     """
 
     _report: ClassVar[str]
@@ -386,7 +386,7 @@ def refuse_occupied_path(path: str | Path, *, overwrite: bool) -> None:
     target = checked_path(path)
     try:
         above, is_folder, exists = target.parent.is_dir(), target.is_dir(), target.exists()
-    except OSError as error:  # as of a path that is too long as a whole
+    except OSError as error:  # for example, the whole path is too long
         raise InputError(f"cannot write {target.name}: {error.strerror}", culprit=target) from None
     if not above:
         raise InputError(f"cannot write {target}: the folder {target.parent} does not exist", culprit=target)
@@ -407,10 +407,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     target = Path(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        partial.touch(exist_ok=False)  # with the permissions that the process gives to new files
+        partial.touch(exist_ok=False)  # with the process's permissions for new files
         write(partial)
         if partial.is_dir():
-            target.unlink(missing_ok=True)  # a directory takes no file's place
+            target.unlink(missing_ok=True)  # a directory cannot replace a file
         partial.replace(target)
     except OSError as error:
         raise SfumatoError(f"cannot write {target}: {error.strerror or 'the disk failed'}", culprit=target) from error

@@ -28,11 +28,11 @@ _KEPT = 8  # encoded views
 
 @dataclass(frozen=True)
 class SchemaVault:
-    """The protected tables of a schema, which answer through views: each a vault, all with one journal and one unit."""
+    """The protected tables of a schema, with a vault for each view, one journal and one unit."""
 
     tables: JoinedTables
     ledger: Journal
-    version: str  # of the data that the tables are of: its number in the ledger
+    version: str  # the number of the data's version in the ledger
     analyst: str | None = None
     _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
     _owners_read: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
@@ -53,9 +53,9 @@ class SchemaVault:
         return self.ledger.remaining() if own is None or own.limit is None else own
 
     def for_view(self, view: BoundedView) -> Vault:
-        """Return the vault of a view.  Its releases are charged to the one budget of the schema.
+        """Return the vault of a view.  Its releases are charged to the single budget of the schema.
 
-        The rows of the last views are kept.
+        The rows of the last views are cached.
 
         Raises:
             QueryError: the view has other units or other tables than the schema, or its joins could make too many rows
@@ -82,13 +82,13 @@ class SchemaVault:
         return self._vault(encoded, view.view.tables, view)
 
     def of_units(self, related: LinkedTables) -> Vault:
-        """Return the vault of units: one row each, with the tables derived of them.
+        """Return the vault of units: one row each, with the tables derived from them.
 
-        Its releases are charged to the one budget of the schema.
+        Its releases are charged to the single budget of the schema.
 
         Raises:
-            QueryError: the related tables are of other units, or of tables that this schema describes otherwise; what
-                else it says does not matter.
+            QueryError: the linked tables have other units, or this schema describes one of them differently; its other
+                tables do not matter.
             EngineError: the tables can no longer be read.
         """
         theirs, ours = ((each.id, each.name, each.units) for each in (related.schema, self.schema))
@@ -179,5 +179,5 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     unit = Unit(described.id, schema=described.name)
     journal = open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create)
     vault = SchemaVault(opened, journal, UNDECLARED)
-    vault.refuse_other_owners()  # before the tables are declared as anything
+    vault.refuse_other_owners()  # before the tables are declared as a version
     return replace(vault, version=declared(journal, content, new=new_version))

@@ -33,7 +33,7 @@ from sfumato.vault.value_measurables import Bins, edges_json
 
 _FINEST_PROBABILITY = 10**6
 _MOST_CELLS = 1 << 26
-_APART = 2.0**-48  # of the largest edge: cells so wide have edges that rounding leaves apart
+_APART = 2.0**-48  # part of the largest edge: rounding keeps the edges of cells this wide distinct
 
 
 class Exactly(Protocol):
@@ -49,7 +49,7 @@ class Exactly(Protocol):
 
 
 class Scores(ABC):
-    """Scores of candidates: one of them is selected, with nearly the largest score."""
+    """Scores of candidates: the mechanism selects one with nearly the largest score."""
 
     def sensitivity(self, domain: Domain) -> int | Fraction:
         """Return the largest change of any one score by one unit.

@@ -22,18 +22,17 @@ from sfumato.vault.release import guarantee_text, loss_json
 
 
 class SimulatedVault:
-    """``release`` as the vault has it, over ``encoded`` rows, with noise from ``seed``.
+    """The ``release`` of the vault over ``encoded`` rows, with noise from ``seed``.
 
     Args:
         encoded: the rows.
         seed: the seed of all noise.
-        stored: marginals that were released before.
-        repeats: whether a request that was answered before gets the same answer, as it does from a ledger.  Without,
-            every call is a new release.
+        stored: marginals from earlier releases.
+        repeats: true to give an equal request the same answer, as a ledger does.  Default: every call is a new release.
 
     Attributes:
-        reserved: what each release reserved, in order.
-        spent: what the methods really drew, to hold against what they reserved.
+        reserved: the reserved charge of each release, in order.
+        spent: the losses that the methods spent, to compare with the reserved charges.
     """
 
     def __init__(
@@ -57,16 +56,16 @@ class SimulatedVault:
 
     @property
     def view(self) -> None:
-        """There is none: the rows are of one table."""
+        """None, because the rows come from one table."""
         return
 
     @property
     def limit(self) -> None:
-        """There is none: nothing is ever released."""
+        """None, because nothing is ever released."""
         return
 
     def mechanisms(self, loss: Loss | Charge) -> TableMechanisms:
-        """Mechanisms that may spend ``loss``."""
+        """Return mechanisms that may spend ``loss``."""
         charge = loss.charge
         self.reserved.append(charge)
         return self._within(PrivacyFilter(charge))

@@ -99,16 +99,16 @@ _MOST_BINS = 1000
 
 @dataclass(frozen=True)
 class UnitSizes(ExactTable):
-    """The number of units by size, in bins that begin at ``starts``; the last one is open.
+    """The number of units by size, in bins that begin at ``starts``; the last bin is open.
 
-    All rows count that the domain does not drop, without any bound on the rows of a unit.  Neighbours: one unit more or
-    less.  It has one size, so it is in one bin, whatever its rows, and changes nobody else's: L1 and squared L2
-    sensitivity are 1.
+    All rows count that the domain does not drop, without any bound on the rows of a unit.  Neighbors: one unit more or
+    less.  It has one size, so it is in one bin, whatever its rows, and changes the bin of no other unit: L1 and squared
+    L2 sensitivity are 1.
     """
 
     starts: tuple[int, ...]
     of: SizeOf = field(default_factory=SizeOf)
-    where: Predicate | None = field(default=None, init=False)  # of all rows
+    where: Predicate | None = field(default=None, init=False)  # all rows
     adds_up: ClassVar[bool] = False
     encoded_rows: ClassVar[bool] = False
 

@@ -37,7 +37,7 @@ _MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 
 @dataclass(frozen=True)
 class Sum(ExactTable):
-    """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+    """The sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
 
     One row adds at most the larger absolute bound to its cell: round(max(|minimum|, |maximum|) / unit).
     """
@@ -251,7 +251,7 @@ class Positions(Measurable):
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.measurables.Measurable`.
 
-        From the rows of each cell and what they lie above the declared minimum, in units, together.
+        It uses the number of rows of each cell, and their total distance from the declared minimum, in units.
         """
         rows, above = table.reshape(-1, 2)[: len(self.weights)].T
         low, high = np.array(self.steps(domain), dtype=np.int64).T

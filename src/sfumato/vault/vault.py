@@ -97,10 +97,10 @@ class Vault:
     version: str  # the number of the data's version in the ledger
     analyst: str | None = None
     view: BoundedView | None = None  # the view that the rows belong to; None: they are rows of one table
-    owners: tuple[tuple[str, str], ...] = ()  # each table of a schema, with how its rows find their owner
+    owners: tuple[tuple[str, str], ...] = ()  # each table of a schema, with the path from its rows to their owner
     acceptance: Acceptance | None = None  # the person who accepted the schema; None: the domain has its own
     admission: Admission | None = None  # a condition on each charge besides the budget
-    content: Content | None = field(default=None, repr=False, compare=False)  # of the table when it was encoded
+    content: Content | None = field(default=None, repr=False, compare=False)  # the table's content when it was encoded
     _views: list[TableViews] = field(default_factory=list, repr=False, compare=False)  # none or one, shared by analysts
     _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # shared by the vaults of all analysts
 
@@ -126,7 +126,7 @@ class Vault:
 
     @property
     def remaining(self) -> Account:
-        """The analyst's cap with what is spent and left of it; the dataset's budget if the analyst has no cap.
+        """The analyst's cap with the spent and the remaining loss; the dataset's budget if the analyst has no cap.
 
         ``.left`` is exact, and ``str()`` gives the account in words.
 
@@ -308,7 +308,7 @@ class Vault:
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.interface.Mechanisms.select`; one journal entry."""
-        mechanism = selection(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
+        mechanism = selection(self.domain, scores, loss)  # refuse before the charge if the scores cannot be computed
         charge = selection_charge(mechanism, loss)
         request = ReleaseRequest("vault", "select", {"scores": scores.canonical()})
         released = self.release(
@@ -364,7 +364,7 @@ class Vault:
     def _event(
         self, request: ReleaseRequest, parameters: Mapping[str, Any], charge: Charge | None, statement: str
     ) -> Event:
-        """Return the release as the journal records it.
+        """Return the release as an event of the journal.
 
         The event does not depend on the rows.  An equal request is free within a version, and charged in the next one.
         """
@@ -464,7 +464,7 @@ def stored_marginals(
         if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
             try:
                 marginals += _marginals(domain, answer)
-            except (SfumatoError, KeyError, TypeError, ValueError):  # another version wrote it
+            except (SfumatoError, KeyError, TypeError, ValueError):  # written by another version
                 continue
     return tuple(marginals)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sfumato.ledger import Ledger
 
 DATASET = "default"
-_MOST_LINKS = 40  # that lead to one another
+_MOST_LINKS = 40  # largest length of a chain of links
 
 
 def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call)
