@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from tests.services import require
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import Rho
+from sfumato.report.drawing import CARD
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import PublicTotal, mst
-from sfumato.synthesize.codebook.codebook import NOTICE, Codebook, PairEntry
+from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
 from sfumato.synthesize.codebook.codebook_lines import ColumnEntry
 from sfumato.vault.simulated import SimulatedVault
 
@@ -49,22 +52,35 @@ def test_the_page_says_what_is_known_and_what_is_not(book) -> None:
     assert "img" not in elements.tags
     assert all(address and address.startswith("#") for address in elements.loaded)
     for shown in (
-        NOTICE,
-        "Good for",
-        "Not good for",
-        "modelled",
+        "none of them is a person",
+        "Use it for",
+        "Do not use it for",
+        "estimated by the model",
         "Values of age",
         "Methods that were considered",
-        "a band around it where",
+        "a band around it holds",
     ):
         assert shown in text
     for column in book.columns:
-        assert f"No value is off by more than {column.worst:,} row{'' if column.worst == 1 else 's'} (" in text
+        assert f"Every value is right to within <b>{column.worst:,} row{'' if column.worst == 1 else 's'}</b>" in text
     for pair in book.pairs:
         if pair.measured:
-            assert f"<small>\N{PLUS-MINUS SIGN}{pair.worst_of_values:,}</small>" in text
-    assert text.count("<small>modelled</small>") == sum(not pair.measured for pair in book.pairs)
+            assert f"measured; at most {pair.share} of rows in the wrong cell" in text
+    assert text.count(": estimated by the model") == sum(not pair.measured for pair in book.pairs)
     assert len(text) < 200_000
+
+
+def test_four_numbers_stand_at_the_top(book) -> None:
+    page = release_page("Synthetic table", book)
+    worst = max(column.worst for column in book.columns)
+    measured = sum(pair.measured for pair in book.pairs)
+    assert [figure for figure, _ in page.facts] == [
+        "no loss stated",  # by a simulation
+        f"\N{PLUS-MINUS SIGN} {worst:,} rows",
+        f"{measured} of {len(book.pairs)}",
+        f"{math.ceil(4 * median(table.deviation for table in book.measured if len(table.attributes) > 1)):,} rows",
+    ]
+    assert page.facts[0][1] == "guarantee, for one row"
 
 
 def test_an_error_bar_reaches_from_the_least_to_the_most(book) -> None:
@@ -73,9 +89,10 @@ def test_an_error_bar_reaches_from_the_least_to_the_most(book) -> None:
     drawn = render(release_page("t", replace(book, columns=(column,), pairs=())))
     highest = max(max(value.rows, value.high) for value in column.values)
     for value in column.values:
-        ends = [8 + 130 * (1 - end / highest) for end in (value.low, value.high)]
-        assert f" {ends[0]:.1f}V{ends[1]:.1f}M" in drawn
-        assert f'height="{130 * value.rows / highest:.1f}"' in drawn
+        ends = [CARD.labels + CARD.bars * end / highest for end in (value.low, value.high)]
+        assert f'd="M{ends[0]:.1f} ' in drawn
+        assert f"H{ends[1]:.1f}M" in drawn
+        assert f'width="{CARD.bars * value.rows / highest:.1f}"' in drawn
 
 
 @pytest.mark.parametrize(
@@ -120,5 +137,5 @@ def test_the_page_is_readable_by_everybody_at_any_width_and_asks_for_nothing(wid
         for summary in page.locator("summary").all():
             summary.click()
         accessible(page)
-        assert page.locator("svg[role=img]").count() == len(book.columns)
+        assert page.locator("svg[role=img]").count() == len(book.columns) + 1
         opened.close()

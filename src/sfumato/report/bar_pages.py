@@ -6,20 +6,21 @@ A picture of bars needs no extra.  All text is escaped, and the pages run no scr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import listed
 from sfumato.errors import InputError
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.drawing import WIDE, Bar, bar_drawing, palette
+from sfumato.report.drawing import WIDE, Bar, bar_drawing, palette, percent_up
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from markupsafe import Markup
 
     from sfumato.anonymize.release.anonymized import Anonymized
     from sfumato.query.answer import Answer
@@ -29,7 +30,6 @@ _MOST_ROWS = 2000  # of the numbers below
 _AROUND, _HIGHEST = 70, 640  # pixels: around the bars of a column, and of a frame in a notebook
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STYLE = "body{margin:8px;font-size:14px}figure{margin:0 0 16px}"
-_NO_DP = "These rows were made from the rows of people, without differential privacy"
 
 
 @dataclass(frozen=True)
@@ -117,19 +117,71 @@ def draw_anonymized(release: Anonymized) -> HtmlPage:
         MissingExtraError: the extra ``plots`` is not installed.
     """
     require("plots", "a page with plots")
-    facts = release.facts
-    rows = f"{facts['rows'] - facts['suppressed']:,} published, {facts['suppressed']:,} suppressed"
-    classes = f"{facts['classes']:,}, the smallest of {facts['smallest_class']:,} {facts['counted']}"
+    return HtmlPage(render(anonymized_page("Anonymized table", release)))
+
+
+def anonymized_page(title: str, release: Anonymized) -> Page:
+    """Return the page of an anonymized table, whose figures are published with its rows.
+
+    Raises:
+        InfeasibleError: the rows are not those that were verified.
+    """
+    facts, quasi = release.facts, tuple(release.facts["loss_metric"])
     losses: ShownTable = tuple({"column": name, "loss": loss} for name, loss in facts["loss_metric"].items())
-    page = Page(
-        title="Anonymized table",
-        warning=_NO_DP,
-        terms={"Rows": rows, "Classes": classes, **release.terms()},
-        sections=(bar_section("Published rows by value", _anonymized_bars(release)),),
-        overview={"Loss of each quasi-identifier: 0 if nothing is lost, 1 if everything is": losses},
+    return Page(
+        title=title,
+        kicker="Anonymized table \N{MIDDLE DOT} release report",
+        lead=(
+            "These rows are rows of people, with coarser values. No noise was added, and no differential privacy "
+            f"protects them. Rows with the same {listed(quasi)} form a class, so that an attacker who knows only these "
+            "columns cannot tell the rows of a class apart."
+        ),
+        facts=_anonymized_numbers(facts),
+        terms=release.terms(),
+        sections=(
+            Section("Use", _anonymized_uses(release, quasi)),
+            bar_section("Published rows by value", _anonymized_bars(release)),
+        ),
+        details={"Loss of each quasi-identifier: 0 if nothing is lost, 1 if everything is": losses},
         digits=3,
     )
-    return HtmlPage(render(page))
+
+
+def _anonymized_numbers(facts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    smallest, worst = facts["smallest_class"], max(facts["loss_metric"].items(), key=lambda each: each[1])
+    suppressed = facts["suppressed"] / max(facts["rows"], 1)
+    return (
+        (f"{smallest:,}", f"{facts['counted']} at least in every class; there are {facts['classes']:,} classes"),
+        (percent_up(1 / max(smallest, 1)), "highest chance that a match by these columns is right"),
+        (f"{facts['rows'] - facts['suppressed']:,}", f"rows published; {suppressed:.1%} suppressed"),
+        (f"{worst[1]:.1%}", f"of the detail of {worst[0]} is lost, the most of all columns"),
+    )
+
+
+def _anonymized_uses(release: Anonymized, quasi: Sequence[str]) -> Markup:
+    from markupsafe import Markup
+
+    facts = release.facts
+    published = max(facts["rows"] - facts["suppressed"], 1)
+    read_off = [f"{name} ({rows / published:.1%} of the rows)" for name, rows in facts["homogeneous"].items() if rows]
+    good = [
+        ("Counts and tables of the published values.", "They are exact for the published rows."),
+        (f"Analyses by {listed(quasi)} in coarser values.", "The bars below show the values that are left."),
+    ]
+    bad = [
+        ("Recipients who know other columns.", "The rule holds for an attacker who knows these columns only."),
+        ("Two releases of the same people.", "Their classes can be intersected."),
+        *([("Hiding a value that a whole class shares:", f"{listed(read_off)}.")] if read_off else []),
+        ("Hiding that a person is in the table.", "The release does not protect that."),
+    ]
+
+    def items(sentences: Sequence[tuple[str, str]]) -> Markup:
+        return Markup("").join(Markup("<li><b>{}</b> {}</li>").format(*each) for each in sentences)
+
+    return Markup(
+        '<div class="two"><div class="use"><h3>Use it for</h3><ul>{}</ul></div>'
+        '<div class="use no"><h3>Do not use it for</h3><ul>{}</ul></div></div>'
+    ).format(items(good), items(bad))
 
 
 def draw_anonymized_columns(release: Anonymized, column: str | None) -> HtmlPage:

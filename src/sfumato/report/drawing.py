@@ -7,6 +7,7 @@ elsewhere, such as in a notebook.  All text is escaped.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,12 +24,14 @@ _BAR, _ACCENT, _SPENT, _LIMIT = (
     "var(--bad, #c03a3e)",
 )
 _WIDTH = 380  # of a picture in half a page
+_DARK = re.compile(r"@media \(prefers-color-scheme: dark\) \{.*?\} \}\n", re.DOTALL)
 _STEP = 23  # pixels between rows
 
 
-def palette() -> str:
-    """Return the style sheet of colors and fonts that all pages share."""
-    return resources.files("sfumato.report").joinpath("palette.css").read_text(encoding="utf-8")
+def palette(*, dark: bool = True) -> str:
+    """Return the style sheet of colors and fonts that all pages share, for dark screens too or for light ones only."""
+    style = resources.files("sfumato.report").joinpath("palette.css").read_text(encoding="utf-8")
+    return style if dark else _DARK.sub("", style)
 
 
 def percent(share: float) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
 from sfumato.privacy.entropy import SIMULATED
+from sfumato.report.drawing import palette
 from sfumato.vault.release import write_atomically
 
 if TYPE_CHECKING:
@@ -82,8 +83,11 @@ class Page:
 
     Attributes:
         title: title of the page.
+        kicker: the kind of the page, above the title.
+        lead: the conclusion, below the title.
+        facts: the four numbers to remember, each with its meaning.
         warning: text across the top, or empty.
-        terms: terms with their definitions.
+        terms: terms with their definitions; folded away if there are ``facts``.
         notes: sentences at the top.
         sections: parts with their own markup, before the tables.
         overview: tables before the plots, by their headings.
@@ -94,6 +98,9 @@ class Page:
     """
 
     title: str
+    kicker: str = ""
+    lead: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
     warning: str = ""
     terms: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -225,12 +232,15 @@ def _files(plot: Plot) -> list[tuple[str, Chart]]:
 
 def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates show)
     from jinja2 import Environment
+    from markupsafe import Markup
 
     template = resources.files("sfumato.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figure"] = figure
     environment.filters["texts"] = _texts
-    context: dict[str, Any] = {"pictures": {}, "script": None, "limit": _ROWS, **more}
+    dark = "script" in more or not page.plots  # a stored picture of Altair is dark on white
+    style = Markup(palette(dark=dark))  # noqa: S704  (no text of a release)
+    context: dict[str, Any] = {"pictures": {}, "script": None, "limit": _ROWS, "palette": style, "dark": dark, **more}
     named = {plot.name: _files(plot) for plot in page.plots}
     return environment.from_string(template).render(page=page, named=named, **context)
 

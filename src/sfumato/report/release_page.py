@@ -1,4 +1,4 @@
-"""The page of a synthetic file: its columns with error bars, its pairs, its groups, and its uses.
+"""The page of a synthetic file: what it is good for, its pairs, its columns with error bars, and its details.
 
 It is drawn from the codebook alone.  The codebook is public, and any program may have written it.  So all text is
 escaped, and the page runs no script.
@@ -6,13 +6,16 @@ escaped, and the page runs no script.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from sfumato.arguments import listed
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
+from sfumato.report.drawing import CARD, Bar, PairCell, Trust, bar_drawing, pair_matrix
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -22,16 +25,18 @@ if TYPE_CHECKING:
 
     from sfumato.domain.unit import Acceptance
     from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
-    from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, ValueLine
+    from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, ValueEntry, ValueLine
     from sfumato.synthesize.synthetic import Synthetic
 
-_MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
+_MOST_BARS = 9  # of a column, each with its whisker; of more numbers a line in a band is drawn
 _MOST_DRAWN = 500  # columns
 _MOST_MATRIX = 30  # columns, of a matrix that can still be read
+_NAMED = 3  # pairs that a sentence names
+_CLOSE, _WIDE = 0.05, 0.2  # shares of rows in the wrong cell up to which a pair, or its shape, is trusted
 _WIDTH, _HEIGHT, _TOP, _LEFT, _FOOT = 320, 130, 8, 44, 76  # pixels of a drawing
-_LABEL = 13  # characters below a bar
+_LABEL = 13  # characters below a line
 _FIGURES = 10_000
-_DARK = 0.5  # strength from which text is white
+_SMALLEST = 4  # standard deviations of noise in the smallest count worth reading
 
 
 def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = None) -> Page:
@@ -42,10 +47,16 @@ def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = No
         book: the codebook of the file.
         accepted: the acceptance of the description of the table; None if it is unknown.
     """
-    sections = [Section("What it is good for", _uses(book)), Section("Columns", _columns(book))]
+    sections = [Section("Use", _uses(book))]
     if len(book.columns) > 1:
-        sections.append(Section("Pairs of columns", _pairs(book)))
+        sections.append(Section("Which pairs of columns can I trust?", _pairs(book)))
+    sections += [Section("Columns", _columns(book)), Section("Answer a question with its uncertainty", _question(book))]
     details: dict[str, ShownTable] = {
+        "All uses in words": tuple(
+            {"use": use, "sentence": each}
+            for use, sentences in (("good for", book.good_for), ("not good for", book.not_for))
+            for each in sentences
+        ),
         "Measured tables": tuple(
             {
                 "table": pair_title(table),
@@ -72,13 +83,59 @@ def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = No
     described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
     return Page(
         title=title,
-        warning=book.notice,
+        kicker="Synthetic data \N{MIDDLE DOT} release report",
+        lead=_lead(book),
+        facts=_four_numbers(book),
         terms={name: str(fact) for name, fact in facts(book)} | described,
-        notes=(shown_to(book.guarantee.text),),
         sections=tuple(sections),
         details={name: rows for name, rows in details.items() if rows},
         digits=4,
     )
+
+
+def _lead(book: Codebook) -> str:
+    """Return what the file is, and who may see the page."""
+    if not book.guarantee.loss:
+        return f"{book.notice[:1].upper()}{book.notice[1:]}. {shown_to(book.guarantee.text)}"
+    return (
+        f"These {pluralize(book.rows, 'row')} look like rows of the table, and no row is a person. A model drew them "
+        f"after it saw only noisy counts. {shown_to(book.guarantee.text)}"
+    )
+
+
+def _four_numbers(book: Codebook) -> tuple[tuple[str, str], ...]:
+    loss = ", ".join(f"{name} = {value}" for name, value in list(book.guarantee.loss.items())[:1]) or "no loss stated"
+    delta = "".join(f" ({name} {value})" for name, value in list(book.guarantee.loss.items())[1:])
+    numbers = [
+        (loss, f"{'differential privacy' if book.guarantee.loss else 'guarantee'}{delta}, for {book.guarantee.unit}")
+    ]
+    known = [column.worst for column in book.columns if column.worst is not None]
+    if known:
+        share = max(known) / max(book.table_rows, 1)
+        some = (
+            "every count"
+            if len(known) == len(book.columns)
+            else f"counts by {len(known)} of {len(book.columns)} columns"
+        )
+        numbers.append(
+            (
+                f"\N{PLUS-MINUS SIGN} {max(known):,} rows",
+                f"or better, for {some} by one column ({share:.1%}, with 95 % confidence)",
+            )
+        )
+    else:
+        numbers.append(("not known", "how far counts by one column are off"))
+    pairs, measured = len(book.pairs) + book.pairs_left_out, sum(pair.measured for pair in book.pairs)
+    numbers.append(
+        (f"{measured:,} of {pairs:,}", "pairs of columns were measured; the others are the model's estimate")
+    )
+    several = [table.deviation for table in book.measured if len(table.attributes) > 1]
+    if several:
+        smallest = math.ceil(_SMALLEST * median(several))
+        numbers.append((f"{smallest:,} rows", "the smallest count worth reading in a table of several columns"))
+    else:
+        numbers.append(("none", "no table of several columns was measured"))
+    return tuple(numbers)
 
 
 def draw_synthetic(release: Synthetic) -> HtmlPage:
@@ -115,16 +172,121 @@ def draw_synthetic_columns(release: Synthetic, name: str | None) -> HtmlPage:
     return HtmlPage(render(Page(title=name, sections=(Section("Rows by value", figure),))), height=460)
 
 
+def _trust(pair: PairEntry) -> Trust:
+    """Return how far a pair can be trusted, by the largest share of its rows in the wrong cell."""
+    if not pair.measured or pair.misplaced is None:
+        return Trust.MODELED
+    if pair.misplaced <= _CLOSE:
+        return Trust.TRUST
+    return Trust.SHAPE if pair.misplaced <= _WIDE else Trust.AVOID
+
+
+def _pair_names(pairs: Sequence[PairEntry]) -> str:
+    named = ", ".join(" \N{MULTIPLICATION SIGN} ".join(pair.attributes) for pair in pairs[:_NAMED])
+    return named if len(pairs) <= _NAMED else f"{named} and {len(pairs) - _NAMED} more"
+
+
 def _uses(book: Codebook) -> Markup:
     from markupsafe import Markup
 
-    def listed(heading: str, sentences: Iterable[str]) -> Markup:
-        items = Markup("").join(Markup("<li>{}</li>").format(each) for each in sentences)
-        return Markup("<div><h3>{}</h3><ul>{}</ul></div>").format(heading, items)
+    def items(sentences: Iterator[tuple[str, str]]) -> Markup:
+        return Markup("").join(Markup("<li><b>{}</b> {}</li>").format(*each) for each in sentences)
 
-    return Markup('<div class="uses">{}{}</div>').format(
-        listed("Good for", book.good_for), listed("Not good for", book.not_for)
+    return Markup(
+        '<div class="two"><div class="use"><h3>Use it for</h3><ul>{}</ul></div>'
+        '<div class="use no"><h3>Do not use it for</h3><ul>{}</ul></div></div>'
+    ).format(items(_good_uses(book)), items(_bad_uses(book)))
+
+
+def _good_uses(book: Codebook) -> Iterator[tuple[str, str]]:
+    known = [column.name for column in book.columns if column.worst is not None]
+    if known:
+        some = "All columns" if len(known) == len(book.columns) else listed(known)
+        yield "Counts by one column.", f"{some}, within the error on each card below."
+    close = [pair for pair in book.pairs if _trust(pair) is Trust.TRUST]
+    if close:
+        most = max(pair.misplaced or 0 for pair in close)
+        yield (
+            "Tables of two trusted columns,",
+            f"such as {_pair_names(close)}: at most {most:.1%} of the rows are in the wrong cell, with 95 %.",
+        )
+    yield "Building and testing programs, and teaching.", "Columns, types and labels are those of the real table."
+
+
+def _bad_uses(book: Codebook) -> Iterator[tuple[str, str]]:
+    yield "Finding anyone.", "No row is a person, and rare combinations are chance."
+    wide = sorted((pair for pair in book.pairs if _trust(pair) is Trust.AVOID), key=lambda pair: -(pair.misplaced or 0))
+    if wide:
+        yield (
+            f"Fine detail in {_pair_names(wide)}.",
+            f"Up to {wide[0].misplaced or 0:.0%} of the rows may be in the wrong cell.",
+        )
+    if any(_trust(pair) is Trust.MODELED for pair in book.pairs) or book.pairs_left_out:
+        yield "Pairs that were not measured.", "The model fills them in from the others, with unknown error."
+    unknown = [column.name for column in book.columns if column.worst is None]
+    if unknown:
+        yield f"Exact counts by {listed(unknown)}.", "Their error is not known."
+    yield "Ordinary standard errors and tests.", "They ignore the noise. Use sfumato.interval, which does not."
+
+
+def _pairs(book: Codebook) -> Markup:
+    from markupsafe import Markup
+
+    names = [column.name for column in book.columns]
+    if len(names) > _MOST_MATRIX:  # the columns of which most is known
+        known = {name: sum(pair.measured for pair in book.pairs if name in pair.attributes) for name in names}
+        names = sorted(sorted(names, key=lambda name: -known[name])[:_MOST_MATRIX], key=names.index)
+    cells = {
+        frozenset((name, other)): PairCell(
+            Trust.MODELED, "", f"{other} \N{MULTIPLICATION SIGN} {name}: estimated by the model"
+        )
+        for place, name in enumerate(names)
+        for other in names[:place]
+    }
+    cells |= {
+        frozenset(pair.attributes): _pair_cell(pair) for pair in book.pairs if frozenset(pair.attributes) in cells
+    }
+    totals = {trust: sum(_trust(pair) is trust for pair in book.pairs) for trust in Trust}
+    totals[Trust.MODELED] += book.pairs_left_out
+    title = f"Pairs of columns: {totals[Trust.TRUST]} to trust, {totals[Trust.SHAPE]} to trust in shape, "
+    title += f"{totals[Trust.AVOID]} to avoid, {totals[Trust.MODELED]} estimated"
+    left_out = len(book.columns) - len(names)
+    more = Markup("<p>Left out: {} with fewer measured pairs.</p>").format(pluralize(left_out, "column"))
+    return Markup(
+        '<div class="pairs"><div>{}{}</div><div><ul class="trust">{}</ul><p class="note">The number is the largest '
+        "share of rows, in percent, that may be in the wrong cell, with 95 % confidence. The owner of the table can "
+        "test an estimated pair: <code>sfumato evaluate</code>.</p><details><summary>How to read the numbers</summary>"
+        '<p class="note">{}</p></details></div></div>'
+    ).format(
+        Markup(pair_matrix(title, names, cells)),  # noqa: S704  (its text is escaped)
+        more if left_out else "",
+        Markup("").join(
+            Markup('<li><i style="background:var(--{})"></i><span><b>{}: {}.</b> {}</span></li>').format(
+                trust.value, pluralize(totals[trust], "pair"), *_TRUST_WORDS[trust]
+            )
+            for trust in Trust
+        ),
+        PAIRS_TEXT,
     )
+
+
+_TRUST_WORDS = {
+    Trust.TRUST: ("trust", f"Measured; at most {_CLOSE:.0%} of rows in the wrong cell."),
+    Trust.SHAPE: ("trust the shape", f"Measured; {_CLOSE:.0%} to {_WIDE:.0%}."),
+    Trust.AVOID: ("avoid", f"Measured, but more than {_WIDE:.0%}."),
+    Trust.MODELED: ("estimated", "Not measured; the model fills them in from the others."),
+}
+
+
+def _pair_cell(pair: PairEntry) -> PairCell:
+    trust, names = _trust(pair), " \N{MULTIPLICATION SIGN} ".join(pair.attributes)
+    if pair.misplaced is None:
+        kind = "measured, with unknown error" if pair.measured else "estimated by the model"
+        return PairCell(trust, "", f"{names}: {kind}; association {pair.strength:.2f}")
+    kind = "measured" if pair.measured else "estimated"
+    error = f"at most {pair.share} of rows in the wrong cell"
+    number = f"{math.ceil(100 * pair.misplaced - 1e-9)}" if 0 <= pair.misplaced <= 1 else ""
+    return PairCell(trust, number, f"{names}: {kind}; {error}; association {pair.strength:.2f}")
 
 
 def _columns(book: Codebook) -> Markup:
@@ -134,20 +296,19 @@ def _columns(book: Codebook) -> Markup:
     figures = Markup("").join(_figure(place, column, scale) for place, column in enumerate(book.columns[:_MOST_DRAWN]))
     left_out = len(book.columns) - _MOST_DRAWN
     return Markup(
-        '<p class="note">Bars are the rows of the file, scaled to the table; where they are measured, an upright line '
-        "shows where the table's own number lies, with 95 %. Of many values a line shows the rows, and a band "
-        "around it where the table's own numbers lie. Brown bars, or stretches below the line, of one shade beside "
-        'each other are a group: tables of several columns measured them as one.</p><div class="grid">{}</div>{}'
+        '<p class="note">Bars are rows of this file, scaled to the table. The whisker holds the real number with 95 % '
+        "confidence. Of many numbers, a line shows the rows and a band around it holds the real numbers. Brown bars, "
+        'or stretches below a line, were measured together as one group.</p><div class="grid">{}</div>{}'
     ).format(figures, Markup("<p>{} more columns are left out here.</p>").format(left_out) if left_out > 0 else "")
 
 
 def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
     from markupsafe import Markup
 
-    known = (
-        "How far its values are off is not known."
+    error = (
+        Markup("How far its values are off is not known.")
         if column.worst is None
-        else f"No value is off by more than {pluralize(column.worst, 'row')} (95 %)."
+        else Markup("Every value is right to within <b>{}</b>.").format(pluralize(column.worst, "row"))
     )
     groups = (
         f" {sum(group.values for group in column.groups):,} of its {column.size:,} values are in "
@@ -155,10 +316,53 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         if column.groups
         else f" {pluralize(column.size, 'value')}, none in a group."
     )
-    drawing = _band(column, scale) if len(column.values) > _MOST_BARS else _bars(column, scale)
+    drawing = _band(column, scale) if _is_band(column) else _bars(column, scale)
     return Markup('<figure><h3 id="column-{}">{}</h3>{}<figcaption>{}{}</figcaption>{}</figure>').format(
-        place, column.name, drawing, known, groups, _values(column)
+        place, column.name, drawing, error, groups, _values(column)
     )
+
+
+def _is_band(column: ColumnEntry) -> bool:
+    """Return whether a column of ordered values has too many of them for bars."""
+    return column.kind != "categorical" and len(column.values) > _MOST_BARS
+
+
+def _bars(column: ColumnEntry, scale: float) -> Markup:
+    """Return a bar for each value with its whisker: in their order, or the most frequent if there are many."""
+    from markupsafe import Markup
+
+    values: Sequence[ValueEntry] = column.values
+    if len(values) > _MOST_BARS or column.kind == "categorical":
+        values = sorted(values, key=lambda value: -value.rows)[:_MOST_BARS]
+    bars = [
+        Bar(seen(value.label), value.rows * scale, value.low, value.high, grouped=value.group is not None)
+        for value in values
+    ]
+    more = len(column.values) - len(bars)
+    note = Markup("<p class='note'>{} more.</p>").format(pluralize(more, "value")) if more > 0 else ""
+    drawn = bar_drawing(f"Rows by {column.name}; the numbers are below", bars, CARD)
+    return Markup("{}{}").format(Markup(drawn), note)  # noqa: S704  (its text is escaped)
+
+
+def _question(book: Codebook) -> Markup:
+    """Return a question about the most frequent value of a column with a known error, and its interval."""
+    from markupsafe import Markup
+
+    columns = [column for column in book.columns if column.kind == "categorical" and column.worst is not None]
+    values = [
+        (value.rows, column.name, value.label, value.low, value.high)
+        for column in columns[-1:]
+        for value in column.values
+        if value.values == 1 and value.low is not None and value.high is not None
+    ]
+    command = "sfumato interval FILE \"SELECT COUNT(*) FROM file WHERE column = 'value'\""
+    shell = Markup('<pre tabindex="0" role="region" aria-label="Command">{}</pre>')
+    if not values:
+        return shell.format(command)
+    rows, name, label, low, high = max(values, key=lambda value: value[0])
+    return shell.format(command.replace("column = 'value'", f"{name} = '{label}'")) + Markup(
+        "<p>The file has {:,} rows with {} = {}. The real number lies between {:,} and {:,}, with 95 % confidence.</p>"
+    ).format(rows, name, label, low, high)
 
 
 def _values(column: ColumnEntry) -> Markup:
@@ -203,45 +407,14 @@ def _line(line: ValueLine) -> Markup:
     return Markup('<tr><td class="text">{}</td>{}<td class="text">{}</td></tr>').format(line.label, cells, line.group)
 
 
-_BLUE, _LIGHT, _INK, _SOFT, _LINE = "#2f6fa8", "#8db8dd", "#1b2430", "#55606e", "#d9dee4"
-_SHADES = ("#b8860b", "#7a5a12")  # of neighboring groups
+_BAND, _INK, _SOFT, _LINE = "var(--shape, #8fbf9f)", "currentColor", "var(--soft, #565e67)", "var(--line, #dcd8d0)"
+_SHADES = ("var(--group, #b8975a)", "var(--accent, #7a4a21)")  # of neighboring groups
 
 
 def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:
     heights = [value.rows * scale for value in column.values]
     highest = max([*heights, *(value.high or 0 for value in column.values), 1.0])
     return heights, highest
-
-
-def _bars(column: ColumnEntry, scale: float) -> Markup:
-    """Return a bar per value, with its interval and label, and a strip of shades below if values share groups."""
-    from markupsafe import Markup
-
-    heights, highest = _scales(column, scale)
-    count = max(len(heights), 1)
-    step = (_WIDTH - _LEFT) / count
-    parts = [_axis(highest)]
-    for place, (value, height) in enumerate(zip(column.values, heights, strict=True)):
-        left, middle = _LEFT + place * step, _LEFT + (place + 0.5) * step
-        fill = _BLUE if value.group is None else _SHADES[value.group % len(_SHADES)]
-        top = _y(height, highest)
-        parts.append(
-            Markup(
-                '<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"><title>{}</title></rect>'
-            ).format(
-                left + step * 0.1,
-                top,
-                step * 0.8,
-                _TOP + _HEIGHT - top,
-                fill,
-                f"{seen(value.label)}: {pluralize(value.rows, 'row')}",
-            )
-        )
-        if value.low is not None and value.high is not None:
-            parts.append(_whisker(middle, value.low, value.high, highest, cap=min(3.0, step * 0.3)))
-        if count <= 20 or place % (count // 12) == 0:  # noqa: PLR2004  (labels that do not overlap)
-            parts.append(_label(middle, seen(value.label)))
-    return _drawing(column, parts)
 
 
 def _band(column: ColumnEntry, scale: float) -> Markup:
@@ -256,7 +429,7 @@ def _band(column: ColumnEntry, scale: float) -> Markup:
     if all(low is not None and high is not None for low, high in ends):
         upper = [f"{x:.1f},{_y(high or 0, highest):.1f}" for x, (_, high) in zip(middles, ends, strict=True)]
         lower = [f"{x:.1f},{_y(low or 0, highest):.1f}" for x, (low, _) in zip(middles, ends, strict=True)]
-        parts.append(Markup('<polygon points="{}" fill="{}"/>').format(" ".join([*upper, *reversed(lower)]), _LIGHT))
+        parts.append(Markup('<polygon points="{}" fill="{}"/>').format(" ".join([*upper, *reversed(lower)]), _BAND))
     line = " ".join(f"{x:.1f},{_y(height, highest):.1f}" for x, height in zip(middles, heights, strict=True))
     parts.append(Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="1.2"/>').format(line, _INK))
     for place, value in enumerate(column.values):
@@ -275,7 +448,7 @@ def _drawing(column: ColumnEntry, parts: Sequence[Markup]) -> Markup:
     from markupsafe import Markup
 
     return Markup(
-        '<svg viewBox="0 0 {} {}" role="img" aria-label="{}" font-family="system-ui, sans-serif">{}</svg>'
+        '<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}" font-family="Inter, system-ui">{}</svg>'
     ).format(_WIDTH, _TOP + _HEIGHT + _FOOT, f"Rows by {column.name}; the numbers are below", Markup("").join(parts))
 
 
@@ -302,14 +475,6 @@ def _short(number: float) -> str:
     return f"{number / 1000:.3g}k" if number >= _FIGURES else f"{number:,.0f}"
 
 
-def _whisker(x: float, low: float, high: float, highest: float, *, cap: float) -> Markup:
-    from markupsafe import Markup
-
-    ends = _y(low, highest), _y(high, highest)
-    path = f"M{x:.1f} {ends[0]:.1f}V{ends[1]:.1f}" + "".join(f"M{x - cap:.1f} {y:.1f}h{2 * cap:.1f}" for y in ends)
-    return Markup('<path d="{}" stroke="{}" stroke-width="1.2" fill="none"/>').format(path, _INK)
-
-
 def _label(x: float, text: str) -> Markup:
     from markupsafe import Markup
 
@@ -318,67 +483,3 @@ def _label(x: float, text: str) -> Markup:
     return Markup(
         '<text transform="translate({:.1f} {}) rotate(-45)" font-size="11" text-anchor="end" fill="{}">{}</text>'
     ).format(x + 3, y, _SOFT, label)
-
-
-def _pairs(book: Codebook) -> Markup:
-    from markupsafe import Markup
-
-    by_names = {frozenset(pair.attributes): pair for pair in book.pairs}
-    names = [column.name for column in book.columns]
-    if len(names) > _MOST_MATRIX:  # the columns of which most is known
-        known = {name: sum(pair.measured for pair in book.pairs if name in pair.attributes) for name in names}
-        names = sorted(sorted(names, key=lambda name: -known[name])[:_MOST_MATRIX], key=names.index)
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in names[:-1])
-    rows = Markup("").join(
-        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-            name, Markup("").join(_cell(by_names.get(frozenset((name, other)))) for other in names[:place])
-        )
-        for place, name in enumerate(names)
-        if place
-    )
-    left_out = len(book.columns) - len(names)
-    return Markup(
-        '<p class="note">In each cell: the strength of the association in the file, 0 to 1, and below it the most rows '
-        'that a combination of two values is off by. {}</p><ul class="key">'
-        '<li><span style="background:{}"></span>measured, weak</li>'
-        '<li><span style="background:{}"></span>measured, strong</li>'
-        '<li><span class="hatched"></span>modelled: not measured for this release; '
-        "at most the share given would have to move to another cell, and where none stands, the error is not known"
-        "</li></ul>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="Matrix of pairs">'
-        '<table class="matrix"><thead><tr><td class="empty"></td>{}</tr></thead><tbody>{}</tbody></table></div>{}'
-    ).format(
-        PAIRS_TEXT,
-        _shade(0),
-        _shade(1),
-        head,
-        rows,
-        Markup("<p>Left out: {} with fewer measured pairs.</p>").format(pluralize(left_out, "column"))
-        if left_out
-        else "",
-    )
-
-
-def _cell(pair: PairEntry | None) -> Markup:
-    from markupsafe import Markup
-
-    if pair is None:
-        return Markup('<td class="modelled">modelled</td>')
-    if not pair.measured:
-        known = "modelled" if pair.share is None else f"modelled, \N{LESS-THAN OR EQUAL TO} {pair.share}"
-        return Markup('<td class="modelled">{:.2f}<small>{}</small></td>').format(pair.strength, known)
-    error = "measured" if pair.worst_of_values is None else f"\N{PLUS-MINUS SIGN}{_short(pair.worst_of_values)}"
-    return Markup('<td style="background:{};color:{}">{:.2f}<small>{}</small></td>').format(
-        _shade(pair.strength),
-        "#fff" if pair.strength > _DARK else _INK,
-        pair.strength,
-        error,
-    )
-
-
-def _shade(strength: float) -> str:
-    """Return a shade from near white to dark blue; text is readable on both sides of one half."""
-    part = min(max(strength, 0.0), 1.0)
-    weak, strong = ((234, 242, 250), (110, 160, 205)) if part <= _DARK else ((62, 110, 160), (16, 58, 102))
-    place = 2 * part if part <= _DARK else 2 * part - 1
-    return "#" + "".join(f"{round(a + (b - a) * place):02x}" for a, b in zip(weak, strong, strict=True))
