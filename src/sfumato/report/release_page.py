@@ -51,7 +51,21 @@ def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = No
     if len(book.columns) > 1:
         sections.append(Section("Which pairs of columns can I trust?", _pairs(book)))
     sections += [Section("Columns", _columns(book)), Section("Answer a question with its uncertainty", _question(book))]
-    details: dict[str, ShownTable] = {
+    described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
+    return Page(
+        title=title,
+        kicker="Synthetic data \N{MIDDLE DOT} release report",
+        lead=_lead(book),
+        facts=_four_numbers(book),
+        terms={name: str(fact) for name, fact in facts(book)} | described,
+        sections=tuple(sections),
+        details={name: rows for name, rows in _details(book).items() if rows},
+        digits=4,
+    )
+
+
+def _details(book: Codebook) -> dict[str, ShownTable]:
+    return {
         "All uses in words": tuple(
             {"use": use, "sentence": each}
             for use, sentences in (("good for", book.good_for), ("not good for", book.not_for))
@@ -80,17 +94,6 @@ def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = No
         ),
         "Methods that were considered": tuple({"method": each} for each in book.considered),
     }
-    described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
-    return Page(
-        title=title,
-        kicker="Synthetic data \N{MIDDLE DOT} release report",
-        lead=_lead(book),
-        facts=_four_numbers(book),
-        terms={name: str(fact) for name, fact in facts(book)} | described,
-        sections=tuple(sections),
-        details={name: rows for name, rows in details.items() if rows},
-        digits=4,
-    )
 
 
 def _lead(book: Codebook) -> str:

@@ -34,6 +34,7 @@ from sfumato.app.cli.output import (
     working,
 )
 from sfumato.errors import InputError, pluralize
+from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
@@ -93,6 +94,7 @@ class AnonymizeOptions:
         MissingValues, typer.Option(help="Missing quasi-identifiers: a category of their own, or suppress the row.")
     ] = MissingValues.CATEGORY
     recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None
+    html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
     domain: NearDomainOption = None
     rows_of: ViewOptions
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None
@@ -122,13 +124,19 @@ def anonymize(options: AnonymizeOptions) -> None:
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
+    from sfumato.report.bar_pages import anonymized_page
+    from sfumato.report.page import render
+    from sfumato.vault.release import save_text
+
     out, overwrite = options.out, options.overwrite
+    if options.html is not None:
+        require("plots", "a report page")
     ready(out, overwrite=overwrite)
     published = {*names(options.keep), *(options.keep_anyway or [])}
     refuse_raw(options.rows_of.view, published - set(names(options.quasi)))
     source = _source(options.table, options.domain, options.rows_of, options.journal)
     inputs = [*source.files(), options.rows_of.view]
-    refuse_clashes([out, options.recoding], inputs=inputs, overwrite=overwrite)
+    refuse_clashes([out, options.recoding, options.html], inputs=inputs, overwrite=overwrite)
     request = options.request()
     vault = source.vault(first=None)
     request.check_columns(vault.domain)
@@ -140,6 +148,8 @@ def anonymize(options: AnonymizeOptions) -> None:
     release.write(out, overwrite=overwrite)
     if options.recoding is not None:
         release.save_recoding(options.recoding, overwrite=overwrite)
+    if options.html is not None:
+        save_text(options.html, render(anonymized_page(f"Anonymized table {out.name}", release)), overwrite=overwrite)
     report(release, out, as_json=options.as_json)
 
 
