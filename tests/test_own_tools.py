@@ -75,7 +75,11 @@ def test_a_release_shows_its_report_and_sums_itself_up(vault: Vault, capsys, mon
     monkeypatch.setattr("webbrowser.open", opened.append)
     release = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
     release.summary()
-    assert len(capsys.readouterr().out.splitlines()) == 5
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    worst = max(column.worst or 0 for column in release.codebook.columns)
+    assert lines[3].startswith(f"Accuracy: counts of single values within {worst:,} rows (")
+    assert lines[3].endswith("1 of 1 pair of columns measured")
     page, picture = release.page(), release.plot("age")
     assert [Path(address.removeprefix("file://")).read_text() for address in opened] == [page.html, picture.html]
     assert "<svg" in picture.html

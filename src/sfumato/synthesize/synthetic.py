@@ -76,6 +76,11 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
         return f"{self.model.total:,} {rows_of(self.model.domain, self.model.domain.names)}"
 
     @property
+    def accuracy(self) -> str:
+        """The largest error of counts of single values, and the number of measured pairs of columns."""
+        return self.codebook.accuracy
+
+    @property
     def rows(self) -> ReleasedRows:
         """Return a sample of the model in the table's own types.  Under one version of NumPy, a release always has the
         same rows.

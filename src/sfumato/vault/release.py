@@ -115,15 +115,20 @@ class Release:
         """A few words about the released thing, for its text in a session."""
         return str(self.provenance.get("method", ""))
 
-    def summary(self) -> None:
-        """Print five lines: the released thing, its guarantee, its cost, its largest expected error, and its origin."""
+    @property
+    def accuracy(self) -> str:
+        """The largest expected error, in words."""
         name, error = max(self.expected_error.items(), key=lambda each: each[1], default=("", 0.0))
+        return f"{error:.3g}, {name}" if name else "see its intervals"
+
+    def summary(self) -> None:
+        """Print five lines: the released thing, its guarantee, its cost, its accuracy, and its origin."""
         origin = (str(self.provenance[key]) for key in ("method", "journal_entry") if key in self.provenance)
         lines = {
             type(self).__name__: self.headline,
             "Guarantee": self.guarantee,
             "Cost": self.cost,
-            "Largest expected error": f"{error:.3g}, {name}" if name else "see its intervals",
+            "Accuracy": self.accuracy,
             "Method and journal entry": ", ".join(origin),
         }
         print("\n".join(f"{term}: {text}" for term, text in lines.items()))  # noqa: T201  (what is asked for)

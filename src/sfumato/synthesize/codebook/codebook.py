@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from sfumato.errors import InputError
+from sfumato.errors import InputError, pluralize
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, ColumnEntry, group_lines, value_lines
 
@@ -115,6 +115,19 @@ class Codebook:
     pairs_left_out: int
     good_for: tuple[str, ...]
     not_for: tuple[str, ...]
+
+    @property
+    def accuracy(self) -> str:
+        """The largest error of counts of single values, and the number of measured pairs of columns, in words."""
+        measured = sum(pair.measured for pair in self.pairs)
+        estimated = len(self.pairs) + self.pairs_left_out - measured
+        pairs = f"{measured:,} of {pluralize(measured + estimated, 'pair')} of columns measured"
+        pairs += ", the others estimated" if estimated else ""
+        worst = max((column.worst for column in self.columns if column.worst is not None), default=None)
+        if worst is None:
+            return pairs
+        share = f"{100 * worst / max(self.table_rows, 1):.2g} % of the rows"
+        return f"counts of single values within {pluralize(worst, 'row')} ({share}), with 95 % confidence; {pairs}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the codebook as JSON values; :meth:`parse` reads them."""
