@@ -117,6 +117,25 @@ def test_evaluate_writes_one_page(workspace: Path) -> None:
     assert (workspace / "report.html").read_text() == page
 
 
+def test_two_files_are_enough_to_judge_fidelity(workspace: Path) -> None:
+    made = ("--domain", "people.yaml", "--epsilon", "3", "--create", "--out", "made.parquet")
+    sfumato("synthesize", "people.csv", *made, cwd=workspace)
+    told, err = sfumato("evaluate", "people.csv", "made.parquet", "--json", cwd=workspace)
+    assert "Without --holdout no attack is run" in err
+    document = json.loads(told)
+    verdicts = {each["question"]: each["verdict"] for each in document["verdicts"]}
+    assert verdicts["Counts by one column"] in ("Good", "Usable with care", "Not for use")
+    assert verdicts["Any two columns, mean"] == "Cannot be judged"
+    assert not any(each["is_risk"] for each in document["verdicts"])
+    assert document["page"] is None
+    assert [each["name"] for each in document["releases"]] == ["raw table", "independent columns", "made.parquet"]
+    (workspace / "judged.json").write_text(told)
+    signed = ("sign-off", "made.parquet", "--evaluation", "judged.json", "--html", "signed.html", "--json")
+    assert json.loads(sfumato(*signed, cwd=workspace)[0])["tiles"]["Risk measured"] == "Not evaluated"
+    sfumato("evaluate", "people.csv", "made.parquet", "--out", "page.html", cwd=workspace)
+    assert "No holdout was given" in (workspace / "page.html").read_text()
+
+
 def test_the_page_shows_the_budget_journal(workspace: Path) -> None:
     release = ["synthesize", "people.csv", "--domain", "people.yaml", "--method", "marginals", "--limit", "3"]
     more = ["--marginals", "town,rich", "--marginals", "age", "--marginals", "hours"]

@@ -70,7 +70,7 @@ class EvaluationResult:
     samples: Mapping[str, tuple[int, int]]  # sampled and total numbers per figure
     propensity: float | None
     attacks: tuple[Advantage, ...]
-    headline: Advantage
+    headline: Advantage | None  # None without a holdout
     curve: tuple[tuple[float, float], ...]  # false and true positive rates
     proven_epsilon: float
     columns: Mapping[str, tuple[float, ...]]  # released shares of each column
@@ -110,7 +110,7 @@ class EvaluationResult:
             fields[key] = {name: _tuples(part) for name, part in value[key].items()}
         fields["standard_errors"] = dict(value["standard_errors"])
         fields["attacks"] = tuple(_advantage(part) for part in value["attacks"])
-        fields["headline"] = _advantage(value["headline"])
+        fields["headline"] = None if value["headline"] is None else _advantage(value["headline"])
         return EvaluationResult(**fields)
 
 
@@ -138,13 +138,15 @@ def judge(
     """
     expect(entry, ClaimedRelease, "what is judged is called by an Entry(name, family, claim)")
     scored = scorecard(release, split, target=target, seed=seed, watch=watch)
-    watch("attacks")
-    attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
+    attacked = None
+    if split.has_holdout:
+        watch("attacks")
+        attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
     return _result(release, split, entry, scored, attacked)
 
 
 def _result(
-    release: MarginalSource, split: PopulationSplit, entry: ClaimedRelease, scored: Scorecard, attacked: Attacks
+    release: MarginalSource, split: PopulationSplit, entry: ClaimedRelease, scored: Scorecard, attacked: Attacks | None
 ) -> EvaluationResult:
     names = split.domain.names
     columns, real_columns = ({each: _shares(source, each) for each in names} for source in (release, split.truth))
@@ -169,10 +171,10 @@ def _result(
         standard_errors=_standard_errors(scored),
         samples=_samples(scored, attacked, release, split),
         propensity=None if scored.propensity is None else scored.propensity.value,
-        attacks=attacked.results,
-        headline=attacked.headline,
-        curve=_thinned(attacked.curve),
-        proven_epsilon=_proven(attacked),
+        attacks=() if attacked is None else attacked.results,
+        headline=None if attacked is None else attacked.headline,
+        curve=() if attacked is None else _thinned(attacked.curve),
+        proven_epsilon=0.0 if attacked is None else _proven(attacked),
         columns=columns,
         real_columns=real_columns,
         class_sizes=_class_sizes(release) if isinstance(release, Released) else None,
@@ -192,7 +194,7 @@ def _standard_errors(scored: Scorecard) -> dict[str, float]:
 
 
 def _samples(
-    scored: Scorecard, attacked: Attacks, release: MarginalSource, split: PopulationSplit
+    scored: Scorecard, attacked: Attacks | None, release: MarginalSource, split: PopulationSplit
 ) -> dict[str, tuple[int, int]]:
     """Return how much was sampled and how much there is, per figure.  The two are equal for exact figures."""
     three = scored.marginals[2]
@@ -202,6 +204,8 @@ def _samples(
         samples["people tested on"] = (scored.learning.tested, len(split.controls))
     if scored.propensity is not None:
         samples["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
+    if attacked is None:
+        return samples | {"rows of the table": (len(split.members), len(split.members))}
     tested = attacked.results[0].members.trials
     samples["members tested by attacks"] = (tested, len(split.members))
     samples["controls tested by attacks"] = (tested, len(split.controls))

@@ -80,10 +80,11 @@ class Frontier:
 
 
 def baselines(split: PopulationSplit, *, seed: int) -> tuple[Candidate, ...]:
-    """Return the baselines: the table itself, other people, and independent columns."""
+    """Return the baselines: the table itself, other people if there is a holdout, and independent columns."""
+    others = (Candidate(CEILING, BASELINES, Claim(), lambda _: Released.raw(split.others)),)
     return (
         Candidate(RAW, BASELINES, Claim(), Released.raw),
-        Candidate(CEILING, BASELINES, Claim(), lambda _: Released.raw(split.others)),
+        *(others if split.has_holdout else ()),
         Candidate(FLOOR, BASELINES, Claim(), lambda rows: Released.raw(independent(rows, generator(seed)))),
     )
 
@@ -183,7 +184,7 @@ def result_json(result: EvaluationResult) -> dict[str, Any]:
         "worst_pair": public.worst_pair,
         "samples": public.sampled,
         "attacks": attacks,
-        "headline": _attack_json(public.headline),
+        "headline": None if public.headline is None else _attack_json(public.headline),
     }
 
 

@@ -38,6 +38,11 @@ class PopulationSplit:
     others: Rows
 
     @property
+    def has_holdout(self) -> bool:
+        """Whether there are people outside the table, for attacks and learners."""
+        return len(self.controls) > 0
+
+    @property
     def domain(self) -> Domain:
         """The common domain of all three."""
         return self.members.domain
@@ -69,6 +74,17 @@ def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSp
     shuffled = holdout.sample(len(holdout), luck)
     half = len(holdout) // 2
     return PopulationSplit(members, shuffled.take(np.arange(half)), shuffled.take(np.arange(half, len(holdout))))
+
+
+def without_holdout(table: str, domain: Domain) -> PopulationSplit:
+    """Return the people of a table without a holdout: for fidelity alone, without attacks and learners.
+
+    Raises:
+        TableError: the file cannot be read, or does not fit the domain.
+    """
+    members = _people(table, domain)
+    nobody = members.take(np.arange(0))
+    return PopulationSplit(members, nobody, nobody)
 
 
 def open_population_split(table: str, holdout: str | None, domain: Domain, *, seed: int) -> PopulationSplit:

@@ -122,7 +122,7 @@ def accuracy_verdicts(result: EvaluationResult, results: Sequence[EvaluationResu
     """
     verdicts = [_columns(result), _worst_pair(result), _association(result, results)]
     floor, ceiling = baseline(results, FLOOR), baseline(results, CEILING)
-    if floor is not None and ceiling is not None and len(result.attributes) > 1:
+    if floor is not None and len(result.attributes) > 1:
         verdicts.insert(1, _pairs(result, floor, ceiling))
     raw = baseline(results, RAW)
     if result.learning is not None and raw is not None and raw.learning is not None:
@@ -159,9 +159,12 @@ def _columns(result: EvaluationResult) -> Judgement:
     return Judgement(COLUMN.question, figure, f"good up to {COLUMN.good:.0%} of rows", COLUMN.verdict(gap))
 
 
-def _pairs(result: EvaluationResult, floor: EvaluationResult, ceiling: EvaluationResult) -> Judgement:
-    low, high = floor.marginals[1], ceiling.marginals[1]
-    figure = f"{result.marginals[1]:.1%} of rows in the right cell"
+def _pairs(result: EvaluationResult, floor: EvaluationResult, ceiling: EvaluationResult | None) -> Judgement:
+    figure, low = f"{result.marginals[1]:.1%} of rows in the right cell", floor.marginals[1]
+    if ceiling is None:
+        compared = f"{low:.1%} unrelated columns; needs a holdout"
+        return Judgement(PAIRS.question, figure, compared, Verdict.UNKNOWN)
+    high = ceiling.marginals[1]
     compared = f"{low:.1%} unrelated columns, {high:.1%} other people"
     if high <= low:
         return Judgement(PAIRS.question, figure, f"{compared}: the holdout is too small", Verdict.UNKNOWN)
@@ -179,7 +182,8 @@ def _association(result: EvaluationResult, results: Sequence[EvaluationResult]) 
     change, first, second = result.association_gap
     floor = baseline(results, FLOOR)
     unrelated = "" if floor is None else f"{floor.association_gap[0]:.2f} unrelated columns; "
-    members = result.samples["members tested by attacks"][1]
+    samples = result.samples
+    members = (samples.get("members tested by attacks") or samples["rows of the table"])[1]
     figure = f"at most {change:.3f}: {first} \N{MULTIPLICATION SIGN} {second}"
     compared = f"{unrelated}good up to {ASSOCIATION.good}"
     if members < FEWEST_ROWS:

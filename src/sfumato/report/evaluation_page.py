@@ -60,36 +60,42 @@ def evaluation_page(
     verdicts = _verdicts(results)
     if not internal:
         results = [without_exact_shares(result) for result in results]
+    attacked = any(result.attacks for result in results)
     with unchecked():
         pictures = (
-            frontier_picture(results),
-            attack_picture(results),
-            claim_picture(results, findings),
-            curve_picture(results),
+            *((frontier_picture(results), attack_picture(results)) if attacked else ()),
+            *((claim_picture(results, findings), curve_picture(results)) if attacked else ()),
             class_picture(results),
             column_picture(results, domain, internal=internal),
             pair_picture(results),
             association_picture(results),
             query_picture(results),
-            learning_picture(results, journal),
+            *((learning_picture(results, journal),) if attacked else ()),
         )
+    risk = {"What attacks achieved": _risk(results)} if attacked else {}
     return Page(
         title=title,
         warning=_INTERNAL if internal else "",
-        notes=_notes(domain, internal=internal),
-        overview=verdicts | {"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
-        details={"What comes from a sample, and its standard error": _samples(results)},
+        notes=_notes(domain, internal=internal, attacked=attacked),
+        overview=verdicts | risk,
+        details={
+            "All scores of utility": _utility(results),
+            "What comes from a sample, and its standard error": _samples(results),
+        },
         plots=pictures,
         digits=_DIGITS,
     )
 
 
-def _notes(domain: Domain, *, internal: bool) -> tuple[str, ...]:
+def _notes(domain: Domain, *, internal: bool, attacked: bool) -> tuple[str, ...]:
     scope = (
         "The scores on this page were computed from the protected table, without noise: no guarantee of any "
         f"release covers them. {'' if internal else 'Exact counts of the table are not shown. '}"
-        "Attacks give what these attackers achieved, not what the best attacker could: only a guarantee "
-        "bounds that."
+    )
+    scope += (
+        "Attacks give what these attackers achieved, not what the best attacker could: only a guarantee bounds that."
+        if attacked
+        else "No holdout was given, so that no attack was run and no learner was tested."
     )
     return (scope, judged_by_rows(domain.unit)) if domain.unit.rows > 1 else (scope,)
 
@@ -184,6 +190,7 @@ def _risk(results: Sequence[EvaluationResult]) -> ShownTable:
             "bound": result.headline.bound,
         }
         for result in results
+        if result.headline is not None
     )
 
 

@@ -78,7 +78,7 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
         plots += [_score_picture(edge), _size_picture(edge, internal=internal)]
         plots += _pair_pictures(edge)
     if result.attacks:
-        overview["What can be stolen of a family"] = _attacks(result)
+        overview["What attacks on a family achieved"] = _attacks(result)
     overview["Rows of the release that break what the schema says"] = _rows(result.released)
     details = {"Rows of the protected tables": _rows(result.real)} if internal else {}
     return Page(

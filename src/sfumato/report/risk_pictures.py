@@ -30,6 +30,7 @@ def frontier_picture(results: Sequence[EvaluationResult]) -> Plot:
             "bound": _bound(result),
         }
         for result in results
+        if result.headline is not None
     ]
     ends: list[Row] = [
         {"end": label, "U2": end.marginals[1]}
@@ -77,9 +78,10 @@ def _frontier_layers(rows: Sequence[Row], ends: Sequence[Row]) -> list[Any]:
 
 
 def _frontier_caption(results: Sequence[EvaluationResult]) -> str:
-    leaks = [result for result in results if result.headline.interval.low > 0]
-    safe = [result for result in results if result.headline.interval.low <= 0]
-    best = max(safe, key=lambda result: result.marginals[1], default=None)
+    lowest = [(result, result.headline.interval.low) for result in results if result.headline is not None]
+    leaks = [result for result, low in lowest if low > 0]
+    without_leak = [result for result, low in lowest if low <= 0]
+    best = max(without_leak, key=lambda result: result.marginals[1], default=None)
     caption = (
         f"Best is top left. {len(leaks)} of {len(results)} releases leak measurably: "
         f"their interval lies right of zero. "

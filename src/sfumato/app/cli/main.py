@@ -51,7 +51,7 @@ COMMANDS = {  # in the order of --help: the module and the name of each command
     "risk": "anonymize:risk",
     "evaluate": "judge.evaluate:evaluate",
     "attack": "judge.evaluate:attack",
-    "audit": "judge.evaluate:audit",
+    "audit": "judge.audit_command:audit",
     "frontier": "judge.evaluate:frontier",
     "sign-off": "judge.sign_off:sign_off",
     "lab": "sfumato_labs.command:lab",

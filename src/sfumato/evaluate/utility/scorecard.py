@@ -106,8 +106,10 @@ _TRIPLES = 1000  # three-way marginals compared: all of them for up to 19 attrib
 
 @dataclass(frozen=True, eq=False)
 class Scorecard:
-    """The utility of one release.  ``learning`` and ``propensity`` are None without rows, ``propensity`` also with
-    few.
+    """The utility of one release.
+
+    ``learning`` and ``propensity`` are None without rows, ``learning`` also without a holdout, and ``propensity`` also
+    with few rows.
     """
 
     marginals: tuple[SampledMean, SampledMean, SampledMean]  # U_1, U_2, U_3
@@ -148,8 +150,9 @@ def scorecard(
     learned = distinguished = None
     if isinstance(release, Released):
         rows = release.draw(generator(seed))
-        watch(f"a learner of {target}")
-        learned = train_on_release(rows, split.controls, target=target, seed=seed)
+        if split.has_holdout:
+            watch(f"a learner of {target}")
+            learned = train_on_release(rows, split.controls, target=target, seed=seed)
         if len(rows) >= _DISTINCT:
             watch("telling released from real rows")
             distinguished = propensity(split.members, rows, seed=seed)

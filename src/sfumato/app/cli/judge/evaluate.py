@@ -1,18 +1,18 @@
-"""Commands that judge releases: ``sfumato evaluate``, ``attack``, ``audit`` and ``frontier``."""
+"""Commands that judge releases: ``sfumato evaluate``, ``attack`` and ``frontier``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.cli.judge.audit_command import DRAWS
 from sfumato.app.cli.options import (
     DatasetOption,
     JsonOption,
-    LossOptions,
     OneDomainOption,
     OverwriteOption,
     TableView,
@@ -25,7 +25,6 @@ from sfumato.app.cli.output import (
     exact_result,
     print_message,
     refuse_clashes,
-    result,
     working,
 )
 from sfumato.errors import InputError, pluralize
@@ -33,7 +32,6 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
-    from sfumato.evaluate.audit.audit import Finding
     from sfumato.evaluate.evaluation_result import EvaluationResult
     from sfumato.evaluate.intervals import Advantage
     from sfumato.evaluate.population_split import PopulationSplit
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from sfumato.evaluate.verdicts import Judgement
     from sfumato.report.page import Row
 
-_DRAWS = 6400
 _AUDITED = ("laplace", "gaussian", "exponential", "permute-and-flip", "stability-known-key", "local-grr", "local-olh")
 
 RealArgument = Annotated[str, typer.Argument(help="The protected table: a CSV or Parquet file.")]
@@ -84,13 +81,13 @@ class EvaluateOptions:
         str | None,
         typer.Option(
             "--holdout",
-            help="People of the same population who are not in the protected table; with --schema optional, for "
-            "attacks: a folder.",
+            help="People of the same population who are not in the protected table, for attacks and learners; with "
+            "--schema a folder. Default: fidelity alone is judged.",
         ),
     ] = None
-    out: Annotated[
-        Path | None, typer.Option("--out", "--html", help="Where to write the page; optional with --schema.")
-    ] = None
+    out: Annotated[Path | None, typer.Option("--out", "--html", help="Where to write the page. Default: no page.")] = (
+        None
+    )
     claim: ClaimOption = None
     order: Annotated[
         list[str] | None,
@@ -109,26 +106,40 @@ class EvaluateOptions:
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
 
-    def refuse_incomplete(self) -> None:
-        """Refuse the evaluation of a single table without all that it takes."""
+    def inputs(self) -> list[str | Path | None]:
+        """Return the files that the command reads."""
+        hierarchies = [each.partition("=")[2] for each in self.hierarchy or []]
+        described = (self.domain, self.rows_of.schema, self.rows_of.view)
+        return [self.real, *self.releases, *described, self.holdout, self.ledger, *hierarchies]
+
+    def described(self, viewed: TableView | None) -> Domain:
+        """Return the domain of the rows that are judged: the one that is given, or that of the first release.
+
+        Raises:
+            InputError: there is neither, or the options are those of linked tables.
+        """
         if self.order:
             raise InputError("--order is how children follow each other: it needs --schema")
-        needed = {
-            "--domain": self.domain or self.rows_of.view,
-            "--holdout": self.holdout,
-            "--out": self.out,
-        }
-        if missing := [name for name, value in needed.items() if not value]:
+        if self.domain is not None or viewed is not None or self.rows_of.schema is not None:
+            return _described(domain_or_schema(self.domain, self.rows_of.schema), viewed)
+        from sfumato.synthesize.synthetic import read_release
+
+        try:
+            return _with_note(read_release(self.releases[0]).model.domain)
+        except InputError as error:
             raise InputError(
-                "a single table is judged with its --domain, a --holdout and --out for the page "
-                f" (missing: {', '.join(missing)}); several linked tables with their --schema"
-            )
+                f"{self.releases[0].name} does not carry the domain of its table ({error}); name the accepted domain "
+                "by --domain, or the schema of linked tables by --schema"
+            ) from None
 
 
 def evaluate(given: EvaluateOptions) -> None:
-    """Score and attack releases, and write one page with ten pictures that works offline.
+    """Score and attack releases, and give a verdict on each question.
 
-    The results are computed from the protected table without noise, so they are as secret as the table.  With --schema,
+    A synthetic file carries its claim and its domain, so that the two files are enough: fidelity is judged. With
+    --holdout, attacks and learners are judged too. --out writes a page with pictures that works offline.
+
+    The results are computed from the protected table without noise, so they are as secret as the table. With --schema,
     the table and the release are folders with a file per table.  Parents, children and their ties are scored, next to
     a bootstrap of the same units and to real tables with children at random.  With --view, the release has the rows of
     that view.
@@ -137,7 +148,6 @@ def evaluate(given: EvaluateOptions) -> None:
     if rows_of.schema is not None and rows_of.view is None and rows_of.unit_rows is None and not rows_of.per:
         _evaluate_linked_tables(given, rows_of.schema)
     else:
-        given.refuse_incomplete()
         _evaluate_rows(given)
 
 
@@ -169,33 +179,32 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     from sfumato.report.page import render_interactive
     from sfumato.vault.release import save_text
 
-    real, holdout, out, view = given.real, given.holdout, given.out, given.rows_of.view
-    assert holdout is not None and out is not None  # noqa: PT018  (refuse_incomplete)
-    labels = [each.partition("=")[2] for each in given.hierarchy or []]
-    require("plots", "the page")
+    real, holdout, out, viewed = given.real, given.holdout, given.out, given.rows_of.read()
     require("evaluate", "the learner")
-    path, viewed = domain_or_schema(given.domain, given.rows_of.schema), given.rows_of.read()
-    inputs = [real, *given.releases, path, view, holdout, given.ledger, *labels]
-    refuse_clashes([out], inputs=inputs, overwrite=given.overwrite)
-    described = _described(path, viewed)
+    if out is not None:
+        require("plots", "the page")
+        refuse_clashes([out], inputs=given.inputs(), overwrite=given.overwrite)
+    described = given.described(viewed)
     with working("Reading the releases"):
         submitted = submissions(given.releases, given.claim or [], given.hierarchy or [], described)
     _mention(submitted)
-    with working(f"Reading {redacted_source(real)} and {redacted_source(holdout)}"):
-        people = _split(real, holdout, described, viewed, seed=given.seed)
+    with working(f"Reading {redacted_source(real)}{f' and {redacted_source(holdout)}' if holdout else ''}"):
+        people = _judged_people(real, holdout, described, viewed, seed=given.seed)
     candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
     target = described[given.target].name if given.target else described.names[-1]
     with working("Scoring and attacking"):
         results = frontier(candidates, people, target=target, seed=given.seed, watch=print_message).results
-    title = f"Evaluation of {pluralize(len(submitted), 'release')}"
-    page = evaluation_page(title, results, described, journal=_journal(given), internal=given.internal)
-    save_text(out, render_interactive(page), overwrite=given.overwrite)
+    if out is not None:
+        title = f"Evaluation of {pluralize(len(submitted), 'release')}"
+        page = evaluation_page(title, results, described, journal=_journal(given), internal=given.internal)
+        save_text(out, render_interactive(page), overwrite=given.overwrite)
     verdicts = _verdict_lines(judged(results))
     scores = columns([_score_line(each) for each in results])
+    written = "No page was written: name one by --out." if out is None else f"Page: {out}"
     exact_result(
-        {"page": str(out), "releases": [result_json(each) for each in results], "verdicts": verdicts}
-        | {"files": {each.name: each.digest for each in submitted}},
-        f"{scores}\n\n{_sample_lines(results)}\n\n{columns(_without_kinds(verdicts))}\n\nPage: {out}",
+        {"page": None if out is None else str(out), "releases": [result_json(each) for each in results]}
+        | {"verdicts": verdicts, "files": {each.name: each.digest for each in submitted}},
+        f"{columns(_without_kinds(verdicts))}\n\n{scores}\n\n{_sample_lines(results)}\n\n{written}",
         as_json=given.as_json,
     )
 
@@ -215,7 +224,8 @@ def _verdict_lines(verdicts: Mapping[str, Sequence[Judgement]]) -> list[dict[str
 
 
 def _without_kinds(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in line.items() if name != "is_risk"} for line in lines]
+    left_out = ("is_risk", "interval", "limit")
+    return [{name: value for name, value in line.items() if name not in left_out} for line in lines]
 
 
 def _score_line(scores: EvaluationResult) -> dict[str, Any]:
@@ -273,54 +283,6 @@ def attack(
             )
         lines += _attack_lines(each.name, attacks.results, attacks.headline)
     exact_result({"attacks": lines}, columns(lines), as_json=as_json)
-
-
-def audit(
-    mechanisms: Annotated[
-        list[str] | None,
-        typer.Argument(help="Ours by name, all of them, or module:function of your own; without, ours are listed."),
-    ] = None,
-    draws: Annotated[int, typer.Option(min=20, help="Outputs drawn on each of two neighbouring inputs.")] = _DRAWS,
-    first: Annotated[str | None, typer.Option(help="Your mechanism: one input, as JSON.")] = None,
-    second: Annotated[str | None, typer.Option(help="Your mechanism: its neighbour, as JSON.")] = None,
-    *,
-    loss: LossOptions,
-    as_json: JsonOption = False,
-) -> None:
-    """Try to prove that a mechanism loses more than it claims.  The exit code is 1 if that succeeds.
-
-    All honest mechanisms of one run pass together with probability 0.999.  Passing proves nothing.
-    """
-    from sfumato.app.api.questions import loss_of
-    from sfumato.evaluate.audit.audit import audit_all, subject_from_text
-    from sfumato.evaluate.audit.shipped import chosen, subjects
-    from sfumato.privacy.entropy import OsEntropy
-
-    if not mechanisms:
-        lines = [{"mechanism": name, "claims": str(subject.claim)} for name, subject in subjects(OsEntropy()).items()]
-        result(lines, columns(lines), as_json=as_json)
-        return
-    own = [name for name in mechanisms if ":" in name]
-    if own and (first is None or second is None):
-        raise InputError("a mechanism of your own needs two neighbouring inputs: --first and --second, as JSON")
-    audited = list(chosen([name for name in mechanisms if ":" not in name], OsEntropy()))
-    audited.extend(subject_from_text(name, str(first), str(second), loss_of(**asdict(loss))) for name in own)
-    findings = audit_all(audited, draws=draws, watch=lambda name: print_message(f"Auditing {name} ..."))
-    value = [{**asdict(finding), "passed": finding.passed} for finding in findings]
-    result(value, columns([_finding_line(finding) for finding in findings]), as_json=as_json)
-    if not all(finding.passed for finding in findings):
-        raise typer.Exit(1)
-
-
-def _finding_line(finding: Finding) -> dict[str, str | float]:
-    return {
-        "mechanism": finding.name,
-        "measure": finding.measure,
-        "claimed": finding.claimed,
-        "proven": finding.proven,
-        "result": "not refuted" if finding.passed else "REJECTED",
-        "event": finding.event,
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,7 +353,7 @@ def frontier(options: FrontierOptions) -> None:
     for name, reason in judged.failed:
         print_message(f"Left out {name}: {reason}")
     with working("Auditing the mechanisms"):
-        findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=_DRAWS)
+        findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=DRAWS)
     title = f"The utility-risk frontier of {Path(redacted_source(options.table)).name}"
     page = evaluation_page(title, judged.results, domain, findings=findings, internal=options.internal)
     save_text(options.out, render_interactive(page), overwrite=options.overwrite)
@@ -403,13 +365,34 @@ def frontier(options: FrontierOptions) -> None:
 def _described(path: Path, viewed: TableView | None) -> Domain:
     """Return the domain of the rows that are judged one by one."""
     from sfumato.domain import Unit, load
+
+    described = _with_note(load(path) if viewed is None else viewed.domain)
+    if described.unit.rows > 1 or viewed is None:
+        return described
+    return replace(described, unit=Unit.row())  # a row is a person
+
+
+def _with_note(described: Domain) -> Domain:
+    """Return the domain; note if rows are judged, and a person has several."""
     from sfumato.evaluate.frontier import judged_by_rows
 
-    described = load(path) if viewed is None else viewed.domain
     if described.unit.rows > 1:
         print_message(judged_by_rows(described.unit))
-        return described
-    return described if viewed is None else replace(described, unit=Unit.row())  # a row is a person
+    return described
+
+
+def _judged_people(
+    real: str, holdout: str | None, described: Domain, viewed: TableView | None, *, seed: int
+) -> PopulationSplit:
+    """Read the people of an evaluation, also without a holdout."""
+    from sfumato.evaluate.population_split import without_holdout
+
+    if holdout is not None:
+        return _split(real, holdout, described, viewed, seed=seed)
+    if viewed is not None:
+        raise InputError("rows of a view are judged with a --holdout")
+    print_message("Without --holdout no attack is run, and two columns are compared with unrelated ones only.")
+    return without_holdout(real, described)
 
 
 def _split(
@@ -461,8 +444,11 @@ def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantag
 def _learner_and_attack(result: EvaluationResult) -> dict[str, Any]:
     """Return the last columns of a table of releases: the score of a learner, and the worst attack."""
     worst = result.headline
+    learner = None if result.learning is None else result.learning[2]
+    if worst is None:
+        return {"learner": learner}
     return {
-        "learner": None if result.learning is None else result.learning[2],
+        "learner": learner,
         "worst attack": worst.attack,
         "advantage": worst.value,
         "low": worst.interval.low,
