@@ -238,7 +238,7 @@ class Requests:
 
     @Route
     def anonymize(self, /, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> Exchange[str]:  # noqa: ANN401 -- JSON
-        """Start a job that makes an anonymised table, and return its id (stewards).
+        """Start a job that makes an anonymized table, and return its id (stewards).
 
         ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``keep_anyway``, ``missing``,
         ``hierarchies``, ``seconds``, ``cut`` and ``count``, as ``sfumato anonymize`` takes them.

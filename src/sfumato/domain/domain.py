@@ -41,7 +41,7 @@ class CsvFormat:
         delimiter: one character between fields; None: a comma, in .tsv a tab.
         decimal: the decimal separator, a point or a comma.
         thousands: the separator between groups of three digits; empty for none.
-        encoding: of the text: utf-8, utf-16, cp1252, latin-1 and others that Python knows.
+        encoding: the encoding of the text: utf-8, utf-16, cp1252, latin-1 and others that Python knows.
         trim: true to remove blanks around a field; then a field of blanks is missing.
 
     >>> CsvFormat(delimiter=";", decimal=",").encoding

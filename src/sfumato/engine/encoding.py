@@ -431,7 +431,7 @@ def _mix(words: _Words, spare: _Words) -> None:
 
     Args:
         words: mixed in place.
-        spare: of the same shape, overwritten.
+        spare: an array of the same shape, which is overwritten.
     """
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         np.right_shift(words, np.uint64(shift), out=spare)

@@ -330,7 +330,7 @@ def _answered() -> Iterator[Candidate]:
 def _local() -> Iterator[Candidate]:
     for epsilon in LOCAL_EPSILONS:
         yield Candidate(
-            f"Randomised response, epsilon {plain(epsilon)}",
+            f"Randomized response, epsilon {plain(epsilon)}",
             "local reports",
             Claim(Epsilon(epsilon)),
             partial(randomised, epsilon=epsilon),

@@ -50,7 +50,7 @@ class Actor:
     """The actor of a change.
 
     Attributes:
-        name: of the key's holder, of the identity that logged in, or of the system's user.
+        name: the name of the key's holder, of the identity that logged in, or of the system's user.
         through: the key or session of the request; ``machine`` for commands and programs on the machine.
     """
 
@@ -115,8 +115,8 @@ def record(driver: Driver, change: Change, by: Actor | None = None) -> None:
     All who write an action wait for its head, so no lock may be taken after it.
 
     Args:
-        driver: in a transaction that writes.
-        change: what is changed.
+        driver: a driver in a transaction that writes.
+        change: the change.
         by: who changes it; the system's user by default.
 
     Raises:
@@ -173,7 +173,7 @@ def verify_actions(driver: Driver, *, earlier_head: str | None = None) -> AuditH
     """Check that no action was changed, removed or inserted.
 
     Args:
-        driver: in a transaction that reads.
+        driver: a driver in a transaction that reads.
         earlier_head: the hash of an earlier head, which the log must still contain.
 
     Returns:

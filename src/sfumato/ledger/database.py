@@ -54,8 +54,8 @@ class DatabaseError(Exception):
 
     Attributes:
         origin: the driver's own error.
-        lost: whether the connection is lost.
-        refused: whether the database refused the written rows, and not the connection.
+        lost: true if the connection is lost.
+        refused: true if the database refused the written rows, and not the connection.
     """
 
     def __init__(self, origin: Exception, *, lost: bool, refused: bool) -> None:

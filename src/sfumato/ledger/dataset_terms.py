@@ -259,10 +259,10 @@ def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVe
     """Enter the next version, whatever its content, as a part of a larger transaction.
 
     Args:
-        driver: in a transaction that writes.
-        name: of the dataset.
-        digest: of the content, under the ledger's secret.
-        by: as for :func:`declare`.
+        driver: a driver in a transaction that writes.
+        name: the name of the dataset.
+        digest: the digest of the content, under the ledger's secret.
+        by: see :func:`declare`.
 
     Returns:
         The version.

@@ -115,10 +115,10 @@ def answers(
     """Return stored answers by some methods, each a family and its method, about one version of the data, in order.
 
     Args:
-        driver: in a transaction that reads.
-        name: of the dataset.
+        driver: a driver in a transaction that reads.
+        name: the name of the dataset.
         methods: the families and methods.
-        version: of the data, as the journal calls it.
+        version: the version of the data in the journal.
         analyst: the analyst who was charged for each answer; None for answers to all analysts.
 
     Raises:
@@ -239,7 +239,7 @@ def unchanged(link: tuple[Any, ...], head: str) -> bytes:
 
     Args:
         link: the columns of :data:`LINK`: its row and the hashes that follow it.
-        head: of the dataset.
+        head: the head of the dataset.
 
     Raises:
         BrokenLedgerError: the answer, or the row after it, was changed.
@@ -415,7 +415,7 @@ def refuse_other_owners(own: Mapping[str, str], recorded: Iterable[Mapping[str, 
     """Refuse a release if a table has another owner than the journal records.
 
     Losses for one unit add up only if a unit is the same rows in all releases.  A table that one description calls
-    public and another one protects has two neighbour relations.
+    public and another one protects has two neighbor relations.
 
     Raises:
         UnitError: an entry names another owner for a table.

@@ -47,10 +47,10 @@ def open_ledger(
     """Open the ledger of a dataset.  Make one with ``limit`` if there is none and ``create`` is set.
 
     Args:
-        url: as for :class:`Ledger`, or the path of a SQLite file.
-        dataset: as there.
-        limit: as there.
-        create: whether to make it now; see there.
+        url: the URL as for :class:`Ledger`, or the path of a SQLite file.
+        dataset: see :class:`Ledger`.
+        limit: see :class:`Ledger`.
+        create: true to make it now; see there.
         unit: the unit that losses will be stated for, kept with the limit; None: that of the first release.
 
     Raises:
@@ -78,12 +78,12 @@ class Ledger:
         dataset: its name in the ledger.
         limit: the privacy budget, which also fixes the measure; None: that of the existing ledger.
         limit_if_new: the limit of a new ledger if none is named.
-        create: whether the first release makes the ledger.  There must be none then, and the database must not hold
+        create: true if the first release makes the ledger.  There must be none then, and the database must not hold
             other datasets: a mistyped name would begin a fresh budget for the same table.  Pass ``create`` once.  A
             script that always passes it gets a new, full budget if the ledger file is lost.
 
     Attributes:
-        version: of the data, as questions carry it; see :meth:`declare_later`.
+        version: the version of the data in requests; see :meth:`declare_later`.
     """
 
     def __init__(
@@ -206,8 +206,8 @@ class Ledger:
         :attr:`version` is then the last version, or the next one.
 
         Args:
-            content: as for :meth:`declare_version`.
-            new: as there.
+            content: see :meth:`declare_version`.
+            new: see :meth:`declare_version`.
 
         Raises:
             VersionError: the content differs from that of the last version, and ``new`` is not set.
@@ -241,7 +241,7 @@ class Ledger:
 
         Args:
             event: the release.  Its charge is None if it has no differential privacy; any other charge needs a unit.
-            noise_drawn: whether the caller has drawn noise for the release.
+            noise_drawn: true if the caller has drawn noise for the release.
             retry_key: chosen by the caller, the same for all attempts at one request.
             admission: looks at more than the budget in the transaction that charges, and raises a
                 :class:`SfumatoError` if it does not admit the release.
@@ -307,9 +307,9 @@ class Ledger:
         Without ``new`` nothing is written if the last version has the same content.
 
         Args:
-            content: of all tables of the dataset, or a name of all their rows and columns.
+            content: the content of all tables of the dataset, or a name of all their rows and columns.
             by: the name of the person who declares it.
-            new: whether the next version is declared for any content: a new version must not tell whether any row
+            new: true if the next version is declared for any content: a new version must not tell whether any row
                 changed.
             most: the largest number that ``new`` may begin; None: any.
             first: the release that the version begins with; no version begins if it is refused.
@@ -445,7 +445,7 @@ class Ledger:
 
         Args:
             act: see above.
-            key: of the release that it reads.
+            key: the key of the release that it reads.
             analyst: the analyst whose account it reads.
             retry_key: that it reads.
         """

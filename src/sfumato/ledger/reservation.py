@@ -102,18 +102,18 @@ class Reservation:
     One caller at a time computes a release.  Other callers who ask for it wait for its answer.
 
     Args:
-        ledger: of the dataset.
+        ledger: the ledger of the dataset.
         event: the release, as the journal records it.
         retry_key: the same for all attempts at one request; None: there is none.
         admission: a further condition; None: the budget alone decides.
-        noise_drawn: whether the caller has drawn noise for the release.
+        noise_drawn: true if the caller has drawn noise for the release.
 
     Attributes:
         event: see above.
         number: the release's entry in the journal; 0 before it is charged.
         answer: the stored answer; None while it is still to be computed.
-        charged: whether this reservation charged the dataset.
-        charged_analyst: whether this reservation charged the analyst.
+        charged: true if this reservation charged the dataset.
+        charged_analyst: true if this reservation charged the analyst.
     """
 
     def __init__(
@@ -356,8 +356,8 @@ class ComputeLocks(ABC):
         """Lock a release to compute it.
 
         Args:
-            number: of its lock.
-            retried: whether the journal has a retry of the release.
+            number: the number of its lock.
+            retried: true if the journal has a retry of the release.
 
         Returns:
             None if another caller computes it.  Otherwise, whether this process computed it last and drew no noise,

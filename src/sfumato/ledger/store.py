@@ -45,9 +45,9 @@ class Store:
     anything is read from it or written to it.
 
     Attributes:
-        address: of the database.
+        address: the address of the database.
         place: the address in messages, without a password.
-        file: of SQLite; None for PostgreSQL.
+        file: the file of SQLite; None for PostgreSQL.
 
     Raises:
         InputError: the address is not ``sqlite:///file`` or ``postgresql://...``.
@@ -309,7 +309,7 @@ class Connections:
 
     Attributes:
         database: opens them.
-        identity: of the SQLite file; None until it is known, and for PostgreSQL.
+        identity: the identity of the SQLite file; None until it is known, and for PostgreSQL.
     """
 
     def __init__(self, address: Address, file: Path | None) -> None:

@@ -77,10 +77,10 @@ class Stored:
     """A release in the journal that was not closed as failed.
 
     Attributes:
-        number: of its entry.
-        hash: of its entry.
+        number: the number of its entry.
+        hash: the hash of its entry.
         answer: None while it is pending.
-        retried: whether it was computed again after a process that computed it had died.
+        retried: true if it was computed again after a process that computed it had died.
         link: the row that binds an answer which was stored before this transaction; None for any other.
     """
 
@@ -100,15 +100,15 @@ class Transaction:
     """The accounts and the journal of one dataset under lock.  Create it first thing in a write transaction.
 
     Args:
-        driver: in a transaction that writes.
-        name: of the dataset.
+        driver: a driver in a transaction that writes.
+        name: the name of the dataset.
         memory: the journal's last position in this program, if there is one.
-        key: of the release to read, if any.
+        key: the key of the release to read, if any.
         analyst: the analyst whose account is read, if any.
-        retry_key: to read, if any.
+        retry_key: the retry key to read, if any.
 
     Attributes:
-        name: of the dataset.
+        name: the name of the dataset.
         founded: the secret of the dataset, which no other dataset has, whatever its name.
         unit: the unit of all charges; None in an old ledger before its next release.
         version: the number of the last declared version of the data; 0 before the first.
@@ -117,7 +117,7 @@ class Transaction:
         entries: the number of entries in the journal.
         answers: the number of stored answers.
         head: the hash of the last entry or answer.
-        time: of all new entries.
+        time: the time of all new entries.
         analyst: the account of the analyst, locked; a new one is empty and has no cap.
     """
 

@@ -159,7 +159,7 @@ def verify(
     """Check journal and answers, optionally after a checkpoint, and that accounts are the sums of the journal.
 
     Args:
-        driver: in a transaction that reads.
+        driver: a driver in a transaction that reads.
         name: the name of the dataset.
         earlier_head: an earlier head, which the journal must still contain; needs a whole check.
         since: a checkpoint; earlier entries are not read.
@@ -342,7 +342,7 @@ def restore(copy: Path, url: str, *, earlier_heads: Sequence[str]) -> dict[str, 
 
     Args:
         copy: the file of :func:`back_up`.
-        url: of the lost ledger; there may be no file.
+        url: the URL of the lost ledger; there may be no file.
         earlier_heads: hashes that the copy's journals must go through, each one of them.
 
     Returns:
@@ -372,7 +372,7 @@ def verify_heads(url: str, *, earlier_heads: Sequence[str] = ()) -> dict[str, st
     """Verify every journal of a ledger and its audit log, and find each of ``earlier_heads`` in one of them.
 
     Args:
-        url: of the ledger, or of a copy.
+        url: the URL of the ledger, or of a copy.
         earlier_heads: the hashes.
 
     Returns:

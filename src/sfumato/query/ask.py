@@ -59,7 +59,7 @@ def ask(
     Args:
         vault: the protected table.
         query: the query.
-        confidence: of the intervals, strictly between 0 and 1.
+        confidence: the confidence of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
         **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the privacy
             unit of the vault's domain (add/remove).
@@ -101,7 +101,7 @@ def sql(
             (:mod:`sfumato.query.statements.table_statement`).
         text: the statement.
         groupable_undeclared: columns outside the domain that may be used in GROUP BY; needs a loss with a delta.
-        confidence: of the intervals, strictly between 0 and 1.
+        confidence: the confidence of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
         **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the privacy
             unit of the vault's domain (add/remove).

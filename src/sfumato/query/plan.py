@@ -268,7 +268,7 @@ def accuracy(
         domain: the public description.
         query: the query.
         loss: the total loss of the query.
-        confidence: of the intervals.
+        confidence: the confidence of the intervals.
         rows: the supposed number of rows in each group, from 1.  By default, errors of means and variances are stated
             for one row; they shrink in proportion to the number of rows.
 

@@ -140,7 +140,7 @@ def linear_regression(
         vault: the protected table.
         outcome: an attribute of numbers, or a condition, which counts as 1 where it holds and 0 elsewhere.
         inputs: the same, each once; a constant is added.
-        confidence: of each interval, strictly between 0 and 1.
+        confidence: the confidence of each interval, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
         **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
             unit of the vault's domain.

@@ -146,7 +146,7 @@ def interval(
         minus: another such query, for the difference of the two answers.
         half_width: the half-width for the price of a direct answer, if there is no interval.  Default: a hundredth of
             the largest possible answer.
-        confidence: of the intervals, strictly between 0 and 1.
+        confidence: the confidence of the intervals, strictly between 0 and 1.
 
     Raises:
         QueryError, DomainError: another kind of query, or one that does not fit the domain of the release.
@@ -368,7 +368,7 @@ def _distance_bound(
         cells: the model's counts over the attributes of the terms, in the domain's order: shape of their codes.
         terms: the terms to add.
         domain: the domain of the release.
-        confidence: of the bound.
+        confidence: the confidence of the bound.
 
     Returns:
         None if the distance of the pair was not measured, or no row is counted.

@@ -83,8 +83,8 @@ class ExactTable(Measurable):
 
     Attributes:
         where: the condition on its rows; None: all rows.
-        adds_up: whether the table over fewer attributes is a sum of it.
-        encoded_rows: whether it is about the encoded rows alone.
+        adds_up: true if the table over fewer attributes is a sum of it.
+        encoded_rows: true if it is about the encoded rows alone.
     """
 
     where: Predicate | None
@@ -334,10 +334,10 @@ class StoredMarginal:
     """A noisy marginal of all rows over single codes, from an earlier release: public, free to reuse.
 
     Attributes:
-        attributes: of the cells, in the order of the request.
+        attributes: the attributes of the cells, in the order of the request.
         values: int64, one axis per attribute.
-        noise: on every cell.
-        rho: its cost in zCDP.
+        noise: the noise on every cell.
+        rho: its loss in zCDP.
         entry: its number in the journal.
     """
 

@@ -88,8 +88,8 @@ class Release:
     """The statement of a release.  Families add the thing itself (rows, answers, a recoding) as fields of their own.
 
     Attributes:
-        guarantee: the promise in words and numbers, with its unit and neighbour relation.
-        cost: what this call added to the journal, in words; a repeated question costs nothing.
+        guarantee: the promise in words and numbers, with its unit and neighbor relation.
+        cost: the loss that this call added to the journal, in words; a repeated request is free.
         expected_error: expected size of the error by name, computed without the data.
         provenance: method, parameters, versions, domain hash and number of the journal entry.
         accepted: the acceptance of the description of the tables; None if it is unknown.

@@ -153,8 +153,8 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         ledger: path or database URL of the journal.  By default, the schema's file with the ending ``.ledger``.
         limit: the privacy budget of all tables together, for one unit.
         dataset: name of the journal, if one ledger has several.
-        create: whether to make the ledger, with ``limit``, if there is none.
-        new_version: whether the tables are declared as the next version, in which every question is charged again.
+        create: true to make the ledger, with ``limit``, if there is none.
+        new_version: true if the tables are declared as the next version, which charges every request again.
             Without it, tables that differ from the last version are refused.
 
     Raises:

@@ -159,7 +159,7 @@ class MarginalErrors(Scores):
 class RankErrors(Scores):
     """Scores of the cells of a fine grid over a value: minus the rows between a cell and a quantile.
 
-    The grid divides each bin between neighbouring ``edges`` into ``parts`` cells of one width, a cell holding its
+    The grid divides each bin between neighboring ``edges`` into ``parts`` cells of one width, a cell holding its
     left end only (the last one of all both).  With the quantile a / b, B rows below a number and N in all, a number
     misses it by f = (b - a) B - a (N - B), which never falls; a cell [x, y) has the score -max(0, f(x), -f(y)).
     One row moves f, and so each score, by at most max(a, b - a).

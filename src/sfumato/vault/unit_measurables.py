@@ -160,7 +160,7 @@ _LARGEST = 1 << 62
 class DerivedMarginal(ExactTable):
     """Weights of the rows of a derived table by the cells of some of its attributes, flat in C order.
 
-    Neighbours: one unit more or less, in all tables.  The L1 sensitivity is ``of.unit_weight``, the squared L2
+    Neighbors: one unit more or less, in all tables.  The L1 sensitivity is ``of.unit_weight``, the squared L2
     sensitivity its square, as the module says.
     """
 

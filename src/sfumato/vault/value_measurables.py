@@ -191,7 +191,7 @@ class Positions(Measurable):
     part that c is in, where low_c and high_c are what the bounds of the cell round to; a row without a number adds
     nothing.
 
-    Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
+    Neighbors: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
     between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  A rounded float v may
     lie one step outside: the width counts two steps more.  A row is in one cell and so in one part, whatever their
     number.  A unit of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is that of the
@@ -199,7 +199,7 @@ class Positions(Measurable):
 
     Args:
         value: an attribute of numbers.
-        unit: of the fixed point, positive, in the attribute's own unit.
+        unit: the unit of the fixed point, positive, in the attribute's own unit.
         weights: one whole number from 0 for each declared cell; public.
         parts: the part of each declared cell, consecutive numbers from 0; None for one part.
     """
@@ -326,7 +326,7 @@ class Units(ExactTable):
 
 @dataclass(frozen=True)
 class Bins(ExactTable):
-    """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
+    """Counts of a clamped value between neighboring ``edges`` for each cell of ``by``, flat in C order.
 
     One row is in one bin of one cell, and adds 1 to it.
     """

@@ -153,7 +153,7 @@ class Vault:
         """Return the vault of a view of this table, under the same ledger, version and unit.
 
         Args:
-            view: of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
+            view: a view of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
 
         Raises:
             QueryError: the view is of another table or unit.

@@ -42,9 +42,9 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
             to the domain file, so that one description has one budget.
         limit: the privacy budget.  It is fixed with the unit when the ledger is made, and compared later.
         dataset: name of the journal, if one ledger has several.
-        create: whether to make the ledger, with ``limit``, if there is none.  Pass it once.  A script that always
+        create: true to make the ledger, with ``limit``, if there is none.  Pass it once.  A script that always
             passes it gets a new, full budget if the ledger file is lost.
-        new_version: whether the table is declared as the next version, in which every question is charged again.
+        new_version: true if the table is declared as the next version, which charges every request again.
             Without it, a table that differs from the last version is refused.
 
     Raises:

@@ -118,8 +118,8 @@ def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[St
         domain: the public description.
         loss: the total loss of the measurement.
         workload: the queries.
-        strategies: over the cells of the workload, see :func:`jointly` and :func:`by_attribute`.  A strategy whose
-            weights are too large to be counted is omitted; single cells never are.
+        strategies: strategies over the cells of the workload, see :func:`jointly` and :func:`by_attribute`.  A strategy
+            whose weights are too large to be counted is omitted; single cells never are.
     """
     names = workload.attributes(domain)
     gram = _gram(workload.matrix(domain))
@@ -149,7 +149,7 @@ def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
     names, size = _sized(domain, workload)
     if size > most:
         raise SizeError(
-            f"optimising measurements over {size} cells takes too long; name fewer attributes, or use mst or aim",
+            f"optimizing measurements over {size} cells takes too long; name fewer attributes, or use mst or aim",
             culprit=size,
         )
     gram = _gram(workload.matrix(domain))
@@ -165,7 +165,7 @@ def by_attribute(domain: Domain, workload: Workload) -> list[Strategy]:
     names, size = _sized(domain, workload)
     if size > MOST_CELLS:
         raise SizeError(
-            f"a batch over {size:,} cells is too large to optimise; group cells, or ask single queries", culprit=size
+            f"a batch over {size:,} cells is too large to optimize; group cells, or ask single queries", culprit=size
         )
     rows, shape = workload.matrix(domain), domain.project(names).shape
     if len(shape) == 1:
@@ -267,7 +267,7 @@ def refuse_large(size: int) -> None:
     """
     if size > MOST_CELLS:
         raise SizeError(
-            f"an optimised strategy over {size:,} cells takes too long; group them into at most {MOST_CELLS:,}",
+            f"an optimized strategy over {size:,} cells takes too long; group them into at most {MOST_CELLS:,}",
             culprit=size,
         )
 

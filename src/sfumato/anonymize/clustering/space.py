@@ -195,7 +195,7 @@ class Space:
         if len(scales) != len(data.quasi) or len(weights) != len(data.quasi):
             raise InputError("each quasi-identifier needs one scale and one weight", culprit=data.quasi)
         if not len(data.counts):
-            raise InputError("there is no row to anonymise")
+            raise InputError("there is no row to anonymize")
         points, codes, tables = [], [], []
         for name, column, scale, weight in zip(data.quasi, data.codes.T, scales, weights, strict=True):
             ranks, place = np.unique(scale.ranks[column], return_inverse=True)

@@ -67,7 +67,7 @@ class Quasi:
 
     def __post_init__(self) -> None:
         expect(self.name, str, "a quasi-identifier is called by the name of its attribute")
-        expect(self.hierarchy, Hierarchy | None, f"{self.name!r} is generalised by a Hierarchy")
+        expect(self.hierarchy, Hierarchy | None, f"{self.name!r} is generalized by a Hierarchy")
         expect(self.missing, Missing, f"missing values of {self.name!r} are Missing.CATEGORY or Missing.SUPPRESS")
         expect(self.weight, int | float, f"the weight of {self.name!r} is a number")
         if not 0 <= self.weight < math.inf:

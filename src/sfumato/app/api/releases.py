@@ -1,4 +1,4 @@
-"""The requests for synthetic tables and for anonymised tables."""
+"""The requests for synthetic tables and for anonymized tables."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class SynthesizeRequest(StrictModel):
 
 
 class AnonymizeRequest(StrictModel):
-    """An anonymised table, with the options of ``sfumato anonymize``.
+    """An anonymized table, with the options of ``sfumato anonymize``.
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last.  ``criteria`` are further
     criteria in the form of the command line.  ``suppression`` is a share, and ``suppress_rows`` the same limit in rows.

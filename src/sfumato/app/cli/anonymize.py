@@ -305,7 +305,7 @@ def risk(
     csv: CsvOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how likely a match by quasi-identifiers is right, before or after anonymisation.
+    """Say how likely a match by quasi-identifiers is right, before or after anonymization.
 
     The figures are exact: they are for the owner of the table.
     """

@@ -86,7 +86,7 @@ def randomize(
     csv: CsvOptions,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Randomise a column of a table to reports: one report a row, so a row must be a person."""
+    """Randomize a column of a table to reports: one report a row, so a row must be a person."""
     from sfumato.local import Client
     from sfumato.local.protocol.reports import write_reports
 

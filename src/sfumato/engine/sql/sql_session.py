@@ -159,7 +159,7 @@ class DatabaseSession:
         )
 
     def inspected(self, look: Callable[[Any], _Result]) -> _Result:
-        """Return a result of SQLAlchemy's inspector of the catalogue."""
+        """Return a result of SQLAlchemy's inspector of the catalog."""
         import sqlalchemy as sa
 
         with self._lock, self._translating():

@@ -69,7 +69,7 @@ def subject_of(
     if not callable(function):
         raise InputError("what is audited is a function of one input", culprit=function)
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:  # noqa: PLR2004
-        raise InputError("an audit needs a pair of neighbouring inputs", culprit=neighbours)
+        raise InputError("an audit needs a pair of neighboring inputs", culprit=neighbours)
     first, second = neighbours
     return Subject(name, claim, lambda count: _repeat(function, first, count), lambda n: _repeat(function, second, n))
 

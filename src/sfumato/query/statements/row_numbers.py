@@ -57,7 +57,7 @@ class RowNumbers:
 
     Attributes:
         text: the statement, for the places of refusals.
-        domain: of the rows.
+        domain: the domain of the rows.
         operand: reads a part of an expression.
     """
 

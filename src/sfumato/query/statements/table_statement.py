@@ -74,7 +74,7 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: on the rows per unit in the view; None: the bounds of the table whose rows are listed.
+        bounds: the bounds on the rows per unit in the view; None: the bounds of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
@@ -353,7 +353,7 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: on the rows per unit in the view; None: the bounds of the table whose rows are listed.
+        bounds: the bounds on the rows per unit in the view; None: the bounds of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.

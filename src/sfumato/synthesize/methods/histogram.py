@@ -284,7 +284,7 @@ def _estimate_matrix(domain: Domain, task: Task) -> RankedMethod | None:
         task=task,
         error=chosen.error,
         rows_needed=_made_up(size, variance),
-        reason=f"noise on {len(chosen.weighted.weights)} sums optimised for the workload ({chosen.strategy.name})",
+        reason=f"noise on {len(chosen.weighted.weights)} sums optimized for the workload ({chosen.strategy.name})",
     )
 
 
@@ -321,7 +321,7 @@ MARGINALS = SynthesisMethod(
 )
 MATRIX = SynthesisMethod(
     name="matrix",
-    summary="sums of cells optimised for a workload of counting queries",
+    summary="sums of cells optimized for a workload of counting queries",
     options=frozenset({Option.MARGINALS, Option.WAY}),
     plan=_plan_matrix,
     estimate=_estimate_matrix,
