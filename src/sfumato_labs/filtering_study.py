@@ -90,7 +90,7 @@ def read_study(options: Options) -> FilteringStudy:
     threshold = THRESHOLD if options.threshold is None else options.threshold
     if options.data is None:
         if options.columns is not None:
-            raise InputError("--columns is that of the table of --data", culprit="columns")
+            raise InputError("--columns names a column of the table of --data; add --data", culprit="columns")
         full, fewer = (tuple(rows["carrots"].to_pylist()) for rows in (data.zoo(), data.zoo_neighbour()))
         _refuse_none("carrots", fewer, threshold)
         note = (
@@ -122,7 +122,10 @@ def _other_study(place: str, options: Options, threshold: int) -> FilteringStudy
     drawn = np.random.default_rng(options.seed).permutation(len(numbers))[:MOST_RECORDS]
     values: list[int] = numbers[np.sort(drawn), 0].tolist()
     if len(values) < 2:  # noqa: PLR2004
-        raise TableError(f"one value of {column.name!r} has no neighbor that anything is left of", culprit=column.name)
+        raise TableError(
+            f"the column {column.name!r} has a single number, and a neighboring table would be empty",
+            culprit=column.name,
+        )
     _refuse_none(column.name, values, threshold)
     left_out = next(place for place, value in enumerate(values) if value >= threshold)
     domain = Domain((Integer(name=column.name, minimum=low, maximum=high, unknown=Unknown.CLAMP),), Unit.row())

@@ -76,9 +76,11 @@ def run(options: Options) -> LabResult:
     runs = options.repeated(LABS["ldp-sgd"].runs)
     named = None if options.data is None else _Named.of(options.data, options)
     if named is not None and options.people is not None:
-        raise InputError("--people is how many are made; with --data nobody is", culprit=options.people)
+        raise InputError("--people is the number of simulated people; leave it out with --data", culprit=options.people)
     if named is None and (options.target or options.inputs):
-        raise InputError("--target and --inputs are columns of the table of --data", culprit=options.target)
+        raise InputError(
+            "--target and --inputs name columns of the table of --data; add --data", culprit=options.target
+        )
     _refuse_budgets(options)
     rows: list[Row] = []
     equal: list[Row] = []

@@ -456,7 +456,7 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
     """Return the lab's data: the published counts, or integer columns of the table of ``--data``."""
     if options.data is None:
         if options.columns is not None:
-            raise InputError("--columns are those of the table of --data", culprit="columns")
+            raise InputError("--columns names columns of the table of --data; add --data", culprit="columns")
         known = data.child_mental_health_counts()
         domain = data.domain("child_mental_health")
         counts = known.sum(axis=1) if ways == 1 else known

@@ -71,7 +71,7 @@ def test_rows_without_a_unit_are_left_out_and_the_unit_is_no_quasi_identifier() 
     table = pa.table({"q": ["a", "a", None], "who": ["x", None, "y"]})
     found = assess_table(table, quasi=["q"], threshold=0.2, unit="who")
     assert (found.rows, found.units, found.left_out) == (1, 1, 2)
-    with pytest.raises(InputError, match="tells units apart"):
+    with pytest.raises(InputError, match="identifies units"):
         assess_table(table, quasi=["q", "who"], threshold=0.2, unit="who")
     assert estimate_uniques(table, quasi=["q"], population=10, unit="who").population == 10
 

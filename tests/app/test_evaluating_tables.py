@@ -71,7 +71,7 @@ def test_what_a_release_says_of_itself_is_not_contradicted(place: Path) -> None:
     )
     assert json.loads(sfumato(*JUDGE, "--json", cwd=place)[0])["claim"] == "epsilon = 1"
     _, err = sfumato(*JUDGE, "--claim", "epsilon=0.1", cwd=place, code=2)
-    assert "says of itself epsilon = 1" in err
+    assert "states epsilon = 1" in err
 
 
 @pytest.mark.parametrize(

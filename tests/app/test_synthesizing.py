@@ -113,7 +113,7 @@ def test_auto_takes_no_histogram_of_more_cells_than_noise_leaves_rows(tmp_path: 
     arguments = ("people.parquet", "--domain", "people.yaml", "--epsilon", "1", "--way", "3", "--out", "out.parquet")
     told = sfumato("synthesize", *arguments, cwd=tmp_path).stdout
     assert told.startswith("Method: aim\n")
-    assert "\n  histogram: noise drowns a table of fewer than " in told
+    assert "\n  histogram: noise hides a table of fewer than " in told
     assert "; taken because " in told.partition("histogram")[0]
     released = pq.read_table(tmp_path / "out.parquet")
     off = [abs(released[name].to_numpy().mean() - rows.mean()) for name, rows in columns.items()]

@@ -33,7 +33,7 @@ def test_a_folder_says_what_it_promises(tmp_path: Path, said: dict[str, str | No
 
 @pytest.mark.parametrize("claim", ["epsilon=0.5", "rho=1", "none", "k=5"])
 def test_another_claim_contradicts_it(tmp_path: Path, claim: str) -> None:
-    with pytest.raises(InputError, match="says of itself epsilon = 1"):
+    with pytest.raises(InputError, match="states epsilon = 1"):
         claim_of_folder(statement(tmp_path, {"epsilon": "1"}), parse_claim(claim))
 
 

@@ -134,9 +134,9 @@ def test_a_table_that_exceeds_its_claim_is_refused() -> None:
     honest = Frequency.design(4, epsilon=1, method=Method.GRR)
     assert isinstance(honest.randomizer, TwoValued)
     generous = TwoValued(DirectResponse(4), honest.randomizer.numerator + DENOMINATOR // 10**6)
-    with pytest.raises(InputError, match="does not keep"):
+    with pytest.raises(InputError, match="exceeds the epsilon"):
         Frequency(4, Fraction(1), Method.GRR, generous)
-    with pytest.raises(InputError, match="does not keep"):
+    with pytest.raises(InputError, match="exceeds the epsilon"):
         Frequency(4, Fraction(1, 2), Method.OUE, Unary(4, BitFlipProbabilities(DENOMINATOR // 2, DENOMINATOR // 4)))
 
 

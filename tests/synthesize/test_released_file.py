@@ -168,7 +168,7 @@ CHANGES = {
         NOT_TOGETHER,
     ),
     "the tables cut off": (lambda m, _: m.update({TABLES_KEY: m[TABLES_KEY][:200]}), NOT_TOGETHER),
-    "no tables": (lambda m, _: m.pop(TABLES_KEY) and None, "carries no noisy tables: too large"),
+    "no tables": (lambda m, _: m.pop(TABLES_KEY) and None, "has no noisy tables: they were too large"),
     "rows taken out": (lambda _, t: t.slice(0, len(t) - 1), "it was changed since"),
     "rows put in": (lambda _, t: pa.concat_tables([t, t.slice(0, 1)]), "it was changed since"),
     "a column taken out": (lambda _, t: t.drop_columns(["kids"]), "columns are not those"),
@@ -209,7 +209,7 @@ def test_tables_too_large_to_travel_are_left_out_and_the_file_says_where_to_ask(
     rows, _ = release.sample_with_codebook()
     rows.write(tmp_path / "a.parquet")
     assert TABLES_KEY not in pq.read_schema(tmp_path / "a.parquet").metadata
-    with pytest.raises(InputError, match="ask of the saved model"):
+    with pytest.raises(InputError, match="use the saved model"):
         read_release(tmp_path / "a.parquet")
 
 

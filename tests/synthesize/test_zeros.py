@@ -211,10 +211,10 @@ def test_rules_that_leave_no_row_are_refused_by_the_name_of_the_one_that_does(tm
     with pytest.raises(
         InfeasibleError,
         match=r"^rule 3 \(impossible: age 15.., retired True\), with those before it, leaves no row that meets the "
-        r"condition of rule 2 \(if married yes or 17 then retired True\) possible; mend or leave out one of them$",
+        r"condition of rule 2 \(if married yes or 17 then retired True\) possible; correct or remove one of them$",
     ):
         rules(f"{first}\n{second}\n{third}", tmp_path)
-    with pytest.raises(InfeasibleError, match=r"^rule 3 .*, with those before it, leaves no row possible; mend"):
+    with pytest.raises(InfeasibleError, match=r"^rule 3 .*, with those before it, leaves no row possible; correct"):
         rules(f'{first}\n- impossible: {{retired: "False"}}\n{third}', tmp_path)
     with pytest.raises(InfeasibleError, match=r"^rule 2 .* leaves no row possible"):
         rules('- impossible: {married: no}\n- impossible: {retired: ["True", "False"]}', tmp_path)

@@ -74,7 +74,7 @@ def optimal(
         InfeasibleError: no recoding satisfies the criteria; the message names the nearest limit that would do.
     """
     _refuse_wrong(vault, criteria)
-    expect(extent, Extent, "where to look is an Extent(...)")
+    expect(extent, Extent, "an extent is an Extent(...)")
     unchanged = UnchangedColumns.parse(keep)
     request = AnonymizationRequest(
         "optimal",

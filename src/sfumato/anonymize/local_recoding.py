@@ -223,7 +223,7 @@ def k_member(
         InfeasibleError: the table has fewer than k rows.
     """
     refuse_no_vault(vault)
-    expect(search, Search, "how long to search is a Search(...)")
+    expect(search, Search, "a search is a Search(...)")
     unchanged, criterion = UnchangedColumns.parse(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
     limited = {} if math.isinf(search.seconds) else {"seconds": search.seconds}
     request = AnonymizationRequest(

@@ -42,7 +42,7 @@ class ClaimedRelease:
     def __post_init__(self) -> None:
         for text in (self.name, self.family):
             expect(text, str, "a release has a name and a family as text")
-        expect(self.claim, Claim, "what a release promises is a Claim")
+        expect(self.claim, Claim, "the guarantee of a release is a Claim")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def judge(
     Raises:
         InputError: an argument is no release, no split, no entry or no attribute name.
     """
-    expect(entry, ClaimedRelease, "what is judged is called by an Entry(name, family, claim)")
+    expect(entry, ClaimedRelease, "an evaluated release is named by a ClaimedRelease(name, family, claim)")
     scored = scorecard(release, split, target=target, seed=seed, watch=watch)
     attacked = None
     if split.has_holdout:

@@ -450,6 +450,6 @@ def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:
     for text in hierarchies:
         column, equals, path = text.partition("=")
         if not equals:
-            raise InputError(f"{text!r} is no hierarchy; say column=file", culprit=text)
+            raise InputError(f"{text!r} is no hierarchy; write column=file", culprit=text)
         hierarchy_of[column] = read_hierarchy(path, domain[column])
     return hierarchy_of

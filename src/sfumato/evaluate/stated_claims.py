@@ -37,7 +37,9 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
     except (OSError, KeyError, TypeError, ValueError, InputError):
         raise InputError(f"{place} is damaged: it states no loss", culprit=place) from None
     if other != stated:
-        raise InputError(f"{place} contradicts itself: it says {other}, and its codebook says {stated}", culprit=place)
+        raise InputError(
+            f"{place} contradicts itself: it states {other}, and its codebook states {stated}", culprit=place
+        )
     return _agreed(str(place), stated, claim)
 
 
@@ -117,7 +119,7 @@ def _carried(path: Path) -> Mapping[bytes, bytes]:
 def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
     if claim is not None and claim.loss != stated:
         raise InputError(
-            f"{where} says of itself {stated}, and the argument claim says {claim}: judge it by what it promises",
+            f"{where} states {stated}, but the argument claim is {claim}; leave the claim out or correct it",
             culprit=where,
         )
     return claim or Claim(stated)

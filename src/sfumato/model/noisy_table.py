@@ -235,7 +235,7 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
     for each in distances:
         each.refuse_wrong(domain)
     if len({each.attributes for each in distances}) < len(distances):
-        raise SizeError("a noisy distance of the release stands there twice")
+        raise SizeError("a noisy distance of the release is listed twice")
     return distances
 
 

@@ -248,13 +248,13 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
 
 def _rule(taken: RankedMethod, total: RowTotal) -> str:
     """Return in words why a method was taken."""
-    known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
-    table = f"in a table of {taken.rows:,} rows{known}"
+    known = "" if isinstance(total, PublicTotal) else " (the number of rows is not public)"
+    table = f"a table of {taken.rows:,} rows{known}"
     if taken.hidden_by_noise:
-        return f"noise drowns every method {table}; none needs fewer rows than this one"
+        return f"noise hides {table} in every method; this method needs the fewest rows"
     if math.isinf(taken.error):
         return (
-            f"no method with a figure is left: noise drowns it {table}, or it cannot hold the cells, or it keeps no "
-            "impossible combination out"
+            f"no method with a figure remains: noise hides {table}, or it cannot hold the cells, or it cannot exclude "
+            "impossible combinations"
         )
-    return f"its noise over the whole workload is the least of the methods that noise does not drown {table}"
+    return f"its noise over the whole workload is the least of all methods in which noise does not hide {table}"

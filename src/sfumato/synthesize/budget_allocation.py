@@ -203,8 +203,8 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     rows = assumed_rows(total) + (not public)
     if (most := _usual_error(domain, loss.divisible)) >= rows:
         if public:
-            return (f"at this loss noise may outweigh all of {rows:,} rows; a synthetic table would say nothing",)
-        return (f"at this loss noise may outweigh {most:,} rows; of fewer rows a synthetic table says nothing",)
+            return (f"at this loss noise may outweigh all of {rows:,} rows; a synthetic table would be all noise",)
+        return (f"at this loss noise may outweigh {most:,} rows; a synthetic table of fewer rows is all noise",)
     columns = len(domain)
     if domain.size <= MANY_ROWS or (most := _usual_error(domain, loss.divisible * Fraction(1, columns))) < rows:
         return ()
@@ -212,7 +212,7 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     divided = (
         f"divided over {columns} columns this loss leaves noise that may outweigh {hidden} rows in a count of each"
     )
-    return (f"{divided}; describe_total fewer columns, or choose a larger loss",)
+    return (f"{divided}; describe fewer columns, or choose a larger loss",)
 
 
 def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:

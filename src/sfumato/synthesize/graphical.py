@@ -216,7 +216,7 @@ def _numbers(values: Any, *, least: float) -> FloatArray:  # noqa: ANN401 - from
     """Check that an array has finite numbers from ``least`` on, and return it."""
     numbers: FloatArray = np.asarray(values, dtype=np.float64)
     if not ((numbers >= least) & (numbers < np.inf)).all():
-        raise SizeError("the model holds what is no number")
+        raise SizeError("the model contains a value that is no number")
     return numbers
 
 

@@ -89,7 +89,7 @@ class SizeLimits:
                 f"limits are whole numbers from 1, and one marginal has at most {_MOST_MARGINAL:,} cells", culprit=self
             )
         if type(self.prior_marginals) is not bool or type(self.distance_bounds) is not bool:
-            raise InputError("whether earlier marginals are used, and pairs bounded, is True or False", culprit=self)
+            raise InputError("prior_marginals and distance_bounds are True or False", culprit=self)
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters for the journal.

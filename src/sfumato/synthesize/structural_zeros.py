@@ -228,7 +228,7 @@ def _refuse_contradiction(rules: Sequence[Sequence[Zeros]], conditions: Sequence
     last = rules[upto - 1][0].name
     before = "" if upto == 1 else ", with those before it,"
     left = "no row" if not blocked else f"no row that meets the condition of {blocked}"
-    raise InfeasibleError(f"{last}{before} leaves {left} possible; mend or leave out one of them", culprit=last)
+    raise InfeasibleError(f"{last}{before} leaves {left} possible; correct or remove one of them", culprit=last)
 
 
 def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zeros]]) -> str | None:
@@ -375,8 +375,8 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
     for (start, end), within in zip(bounds, inside, strict=True):
         if within and (max(low, attribute.minimum) > start or end > high):
             raise QueryError(
-                f"the range {first}{_TO}{last} cuts the cell {start}{_TO}{end} of {attribute.name}; begin and end it "
-                "where cells do",
+                f"the range {first}{_TO}{last} cuts the cell {start}{_TO}{end} of {attribute.name}; use the "
+                "ends of cells",
                 culprit=attribute.name,
             )
     start = inside.index(True) if any(inside) else 0

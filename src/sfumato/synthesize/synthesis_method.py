@@ -191,7 +191,7 @@ class RankedMethod:
     def __str__(self) -> str:
         if self.hidden_by_noise:
             rows = math.ceil(self.rows_needed)
-            return f"{self.method}: noise drowns a table of fewer than {rows:,} rows ({self.reason})"
+            return f"{self.method}: noise hides a table of fewer than {rows:,} rows ({self.reason})"
         if math.isinf(self.error):
             return f"{self.method}: cannot be compared without data ({self.left_out})"
         noise = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"

@@ -237,7 +237,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
     Raises:
         InputError: the file cannot be written, or exists and ``overwrite`` is False.
     """
-    expect(release, Synthetic, "what is saved is the release of a synthesizer")
+    expect(release, Synthetic, "save takes the release of a synthesizer")
     model = release.model
     kind = next((name for name, model_class in _KINDS.items() if isinstance(model, model_class)), None)
     if kind is None or not isinstance(model, Product | Graphical):
@@ -368,8 +368,8 @@ class FileRows:
         known = next((each.rows for each in self.distances if each.attributes == attributes), "")
         if known and known != digest_of(counts):
             raise InputError(
-                f"{self.file.path}: its rows are not those that it was written with, and how far "
-                f"{' x '.join(attributes)} is from the table is known of these alone",
+                f"{self.file.path}: its rows changed since it was written, and the distance of "
+                f"{' x '.join(attributes)} from the table is known for the original rows only",
                 culprit=self.file.path,
             )
         scaled: FloatArray = counts * (self.total / max(1, table.num_rows))
@@ -414,11 +414,11 @@ def read_release(path: str | Path) -> SyntheticFile:
     text = file.metadata.get(TABLES_KEY)
     if text is None:
         why = (
-            "too large to travel in it, taken out, or not kept by the version that wrote it; ask of the saved model"
+            "they were too large, were removed, or an older version wrote the file; use the saved model instead"
             if file.book.measured
             else "its method measures other queries, or rows of a part of its model were drawn"
         )
-        raise InputError(f"{path} carries no noisy tables: {why}", culprit=path)
+        raise InputError(f"{path} has no noisy tables: {why}", culprit=path)
     given, content = text[:_TABLES_DIGEST], text[_TABLES_DIGEST:]
     if given != _digest(file.metadata[KEY], content):
         raise InputError(

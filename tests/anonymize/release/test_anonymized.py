@@ -146,7 +146,7 @@ def test_every_set_of_kept_columns_is_a_release_of_its_own(tmp_path: Path) -> No
 
 def test_the_column_that_tells_people_apart_is_never_kept(tmp_path: Path) -> None:
     source = vault(tmp_path, domain=Domain(DOMAIN.attributes, unit=Unit("name", rows=1)))
-    with pytest.raises(InputError, match="'name' tells people apart"):
+    with pytest.raises(InputError, match="'name' identifies people"):
         anonymize.mondrian(source, quasi=["age"], criteria=K3, keep=["name"])
 
 

@@ -104,7 +104,7 @@ def disclose(
     names = [each.name for each in request.quasi]
     raw = unchanged.besides(names)
     if vault.domain.unit.column in unchanged.names:
-        raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=unchanged)
+        raise InputError(f"{vault.domain.unit.column!r} identifies people and cannot be published", culprit=unchanged)
     if ROWS in (*names, *raw.names):
         raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
     source = cast(Recodable, vault.encoded)

@@ -67,7 +67,7 @@ class Quasi:
 
     def __post_init__(self) -> None:
         expect(self.name, str, "a quasi-identifier is called by the name of its attribute")
-        expect(self.hierarchy, Hierarchy | None, f"{self.name!r} is generalized by a Hierarchy")
+        expect(self.hierarchy, Hierarchy | None, f"the hierarchy of {self.name!r} is a Hierarchy")
         expect(self.missing, Missing, f"missing values of {self.name!r} are Missing.CATEGORY or Missing.SUPPRESS")
         expect(self.weight, int | float, f"the weight of {self.name!r} is a number")
         if not 0 <= self.weight < math.inf:
@@ -363,7 +363,7 @@ def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> 
         TableError: a column does not exist.
     """
     if unit in quasi:
-        raise InputError(f"{unit!r} tells units apart, so that it is no quasi-identifier", culprit=unit)
+        raise InputError(f"{unit!r} identifies units, so it cannot be a quasi-identifier; leave it out", culprit=unit)
     groups = raw_classes(table, (*quasi, unit))
     codes = [column.combine_chunks().dictionary_encode() for column in groups.columns[:-1]]
     columns = [column.indices.to_numpy().astype(np.int64) for column in codes]

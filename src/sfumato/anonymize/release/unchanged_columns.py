@@ -28,7 +28,7 @@ class Keep:
 
     def __post_init__(self) -> None:
         expect(self.name, str, "a kept column is called by its name")
-        expect(self.anyway, bool, f"whether {self.name!r} is kept anyway is True or False")
+        expect(self.anyway, bool, f"the anyway of column {self.name!r} is True or False")
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def attack(release: MarginalSource, members: Rows, controls: Rows, *, claim: Cla
     for people in (members, controls):
         refuse_wrong_people(people, members.domain)
     refuse_wrong_release(release, members.domain)
-    expect(claim, Claim, "what a release promises is a Claim")
+    expect(claim, Claim, "the guarantee of a release is a Claim")
     seeded(seed)
     match release:
         case Released():

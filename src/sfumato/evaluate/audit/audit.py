@@ -43,10 +43,10 @@ class Subject:
     mu: float | None = None
 
     def __post_init__(self) -> None:
-        expect(self.name, str, "what is audited has a name as text")
-        expect(self.claim, Loss, "what is audited claims a loss: Epsilon(...), EpsilonDelta(..., ...) or Rho(...)")
+        expect(self.name, str, "the name of a Subject is text")
+        expect(self.claim, Loss, "a Subject claims a loss: Epsilon(...), EpsilonDelta(..., ...) or Rho(...)")
         if not (callable(self.first) and callable(self.second)):
-            raise InputError("what is audited is drawn by two functions of a number of draws", culprit=self)
+            raise InputError("a Subject draws outputs by two functions of a number of draws", culprit=self)
         expect(self.mu, int | float | None, "mu is a number, or None")
         if self.mu is not None and not 0 < self.mu <= sys.float_info.max:
             raise InputError("mu is a finite number above zero", culprit=self.mu)
@@ -67,7 +67,7 @@ def subject_of(
         InputError: the function is not callable, there are not two inputs, or the claim is no loss.
     """
     if not callable(function):
-        raise InputError("what is audited is a function of one input", culprit=function)
+        raise InputError("an audit takes a function of one input", culprit=function)
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:  # noqa: PLR2004
         raise InputError("an audit needs a pair of neighboring inputs", culprit=neighbours)
     first, second = neighbours
@@ -351,7 +351,7 @@ def audit_all(
     Raises:
         InputError: an element is no Subject, or ``audit`` refuses its draws or outputs.
     """
-    expect_all(subjects, Subject, "what is audited is a list of Subject, such as subject_of returns")
+    expect_all(subjects, Subject, "an audit takes a list of Subject, such as those of subject_of")
     _refuse_wrong_error(error)
     findings = []
     for subject in subjects:

@@ -54,7 +54,7 @@ def unit_subject(
     added = (present - without).astype(np.float64)
     length = float(np.sqrt((added**2).sum()))
     if not length:
-        raise InputError("this unit adds nothing to the table, so nothing can be found of it", culprit=name)
+        raise InputError("this unit adds nothing to the table; audit a unit with at least one row", culprit=name)
 
     def draw(exact: CellCounts) -> Draw:
         return lambda count: (add(np.tile(exact, (count, 1))) - without) @ (added / length)

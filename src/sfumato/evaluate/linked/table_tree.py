@@ -161,7 +161,7 @@ def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, 
         table = schema[name]
         by, _, way = text.partition(":")
         if way not in ("", "falling", "rising") or (by and _attribute(table, by) is None):
-            raise InputError(f"{name}={text} is no order: say TABLE=COLUMN or TABLE=COLUMN:falling", culprit=text)
+            raise InputError(f"{name}={text} is no order; write TABLE=COLUMN or TABLE=COLUMN:falling", culprit=text)
         order_of[table.name] = ChildOrder(by or None, falling=way == "falling")
     return order_of
 

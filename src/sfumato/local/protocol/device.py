@@ -174,7 +174,7 @@ class Client:
         fits = len(stored) == layout.dtype.itemsize * layout.width
         answer = np.frombuffer(stored, dtype=layout.dtype if fits else np.uint8)
         if not fits or not self._spec.randomizer.valid_reports(answer.reshape(layout.empty(1).shape)):
-            raise InputError("the memo is damaged: what it kept is no answer under this spec")
+            raise InputError("the memo is damaged: a stored answer is impossible under this spec")
         return randomizer.instant(answer.reshape(layout.empty(1).shape), self._entropy)
 
 

@@ -217,7 +217,7 @@ def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- 
         InputError: values are missing: replace or drop them first.
     """
     if values.null_count:
-        raise InputError(f"{values.null_count} values of {name!r} are missing: decide what they stand for first")
+        raise InputError(f"{values.null_count} values of {name!r} are missing; replace or drop them first")
     read: NDArray[Any] = values.to_numpy()
     return read
 

@@ -146,7 +146,7 @@ class Server:
         Raises:
             ReportError: the counts belong to another spec, have a wrong size, or are impossible.
         """
-        expect(state, ServerState, "what is merged is the State of a server")
+        expect(state, ServerState, "a server merges the State of another server")
         if state.tally.shape != self._state.tally.shape or state.raw_reports.shape[1:] not in {
             (0,),
             *_raw_shape(self._spec),
@@ -187,7 +187,7 @@ def summary(spec: Spec, reports: Reports) -> ServerState:
     Raises:
         ReportError: the reports were made under another spec, have a wrong form, or are impossible.
     """
-    expect(reports, Reports, "what is counted are the Reports of a client")
+    expect(reports, Reports, "a server counts the Reports of a client")
     data = reports.data
     if reports.spec != fingerprint(spec):
         raise ReportError("these reports were made under another spec", culprit=reports.spec)

@@ -66,7 +66,7 @@ class GradedMean(Spec):
         if not all(map(math.isfinite, self.outputs)):
             raise InputError("a mean needs one finite number for every output of its table", culprit=self)
         if not within(self.randomizer, levels, [exp_below(claimed(budget)) for budget in self.budgets]):
-            raise InputError("the probability table does not keep the budgets that the spec claims", culprit=self)
+            raise InputError("the probability table exceeds the budgets that the spec claims", culprit=self)
         derive(self, epsilon=proven(self.randomizer.ratio()))
 
     @classmethod

@@ -182,8 +182,8 @@ def check_bounds(low: float, high: float) -> None:
         raise InputError(f"bounds must be finite and increasing, not {low} and {high}", culprit=(low, high))
     if max(abs(low), abs(high)) > LARGEST_BOUND or high - low < LEAST_WIDTH:
         raise InputError(
-            f"bounds must be {LEAST_WIDTH} apart and within {LARGEST_BOUND}, as floats must hold the squares of what "
-            "lies between; choose another unit",
+            f"bounds must be {LEAST_WIDTH} apart and within {LARGEST_BOUND}, so that floats hold the squares of values "
+            "between them; choose another unit",
             culprit=(low, high),
         )
 

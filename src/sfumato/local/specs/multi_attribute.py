@@ -87,7 +87,7 @@ class Several(Spec):
         """
         exact = claimed(epsilon)
         expect(attributes, Mapping, "several attributes are given by name")
-        expect(sharing, Sharing, "how the loss is shared is one of sf.local.Sharing")
+        expect(sharing, Sharing, "sharing is one of sf.local.Sharing")
         if not attributes:
             raise InputError("several attributes need at least two parts with distinct names", culprit=attributes)
         share = exact / len(attributes) if sharing is Sharing.SPLIT else exact

@@ -80,7 +80,7 @@ class Spec(ABC):
         _check_kinds(self)
         self._check()
         if self.claims and self.randomizer.ratio() > exp_below(claimed(self.epsilon)):
-            raise InputError("the probability table does not keep the epsilon that the spec claims", culprit=self)
+            raise InputError("the probability table exceeds the epsilon that the spec claims", culprit=self)
 
     @abstractmethod
     def _check(self) -> None:

@@ -79,7 +79,7 @@ def synthesize_linked(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
-    expect(vault, SchemaVault, "related tables are released of what sf.open_schema returns")
+    expect(vault, SchemaVault, "the vault of linked tables is what sf.open_schema returns")
     settings = settings or ModelSizes()
     linked = link_tables(vault.schema, children)
     return release_units(vault.of_units(linked), linked, loss=loss, total=total or NoisyTotal(), settings=settings)

@@ -44,7 +44,7 @@ def save_linked(release: LinkedRelease, path: str | Path, *, overwrite: bool = F
     Raises:
         InputError: the file cannot be written, or exists and ``overwrite`` is False.
     """
-    expect(release, LinkedRelease, "what is saved is a release of synthesize.synthesize_linked")
+    expect(release, LinkedRelease, "save_linked takes a release of synthesize.synthesize_linked")
     refuse_occupied_path(path, overwrite=overwrite)
     linked = release.linked
     stored = encode(

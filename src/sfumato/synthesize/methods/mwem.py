@@ -224,7 +224,7 @@ def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho
 def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting:
     refuse_no_workload(workload)
     if not isinstance(schedule, Schedule):
-        raise InputError("how long MWEM runs is given as Schedule(rounds=..., repetitions=...)", culprit=schedule)
+        raise InputError("a schedule is a Schedule(rounds=..., repetitions=...)", culprit=schedule)
     size = domain.project(workload.attributes(domain)).size
     if size > MOST_CELLS or size * schedule.rounds > MOST_HISTORY_CELLS:
         raise SizeError(
