@@ -18,6 +18,7 @@ from sfumato.anonymize.clustering.k_member_clustering import (
     k_member_partition,
 )
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
+from sfumato.anonymize.clustering.regrowth import JoinCosts
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Partition, Space
 from sfumato.anonymize.local_recoding import mdav_partition, means, positions, standardised
 from sfumato.anonymize.microdata import Microdata
@@ -205,12 +206,32 @@ def test_microaggregation_makes_groups_of_k_to_2k_less_1(seed: int, k: int) -> N
         np.testing.assert_allclose(means(values, groups)[number], rows.mean(axis=0))
 
 
-def test_a_scale_too_large_for_a_pair_table_is_refused() -> None:
+@pytest.mark.parametrize("cells", [False, True])
+@pytest.mark.parametrize("cutter", CUTTERS)
+def test_scales_too_large_for_a_pair_table_have_the_same_classes(cutter, cells, monkeypatch) -> None:
+    data = drawn(np.random.default_rng(5), tuples=18, sizes=SIZES)
+    expected = mondrian_cuts.partition(small(data, cells=cells), cutter=cutter, rule=Rule(least=3))
+    monkeypatch.setattr("sfumato.anonymize.clustering.space.LARGEST_TABLE", 5)  # a table of the second scale alone
+    computed = mondrian_cuts.partition(small(data, cells=cells), cutter=cutter, rule=Rule(least=3))
+    for one, other in zip(vars(expected).values(), vars(computed).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_many_values_are_recoded_and_many_leaves_are_refused_by_k_member() -> None:
     size = 3000
-    codes = np.arange(size)[:, None]
+    codes = np.random.default_rng(3).permutation(size)[:, None]
     data = Microdata(quasi=("a",), codes=codes, counts=np.ones(size, dtype=np.int64))
-    with pytest.raises(SizeError, match="'a' has 3000 values"):
-        Space.embed(data, [Intervals(tuple(labels(size)), np.arange(float(size)), size - 1.0)], weights=[1.0])
+    scale = Intervals(tuple(labels(size + 1)), np.arange(float(size)), size - 1.0)  # the last code is a missing value
+    space = Space.embed(data, [scale], weights=[1.0])
+    for groups in (
+        mondrian_cuts.greedy_partition(space, least=5),
+        k_member_partition(space, k=5, effort=1, rng=np.random.default_rng(1)),
+    ):
+        check(groups, space, 5)
+        assert groups.loss(space) < 2 * size * 5 / size
+    nested = Space.embed(data, [HierarchyCells(flat("a", labels(size)))], weights=[1.0])
+    with pytest.raises(SizeError, match="at most 2,048 values of a hierarchy, not 3,000"):
+        JoinCosts(nested)
     with pytest.raises(InputError, match="one scale and one weight"):
         Space.embed(data, [], weights=[])
 
@@ -221,7 +242,7 @@ def test_the_cell_of_a_class_is_the_lowest_common_one() -> None:
     assert (cells.label(0, 2), cells.label(0, 1), cells.label(1, 1)) == ("x", "*", "b")
     assert (cells.cover(0, 2), cells.cover(0, 1)) == ((0, 1), (0, 2))
     by_rank = np.array([0, 2, 1])
-    assert cells.losses(by_rank).tolist() == [[0, 0.5, 1], [0.5, 0, 1], [1, 1, 0]]
+    assert cells.losses(by_rank[:, None], by_rank).tolist() == [[0, 0.5, 1], [0.5, 0, 1], [1, 1, 0]]
     assert cells.cuts(by_rank).tolist() == [False, True]
 
 

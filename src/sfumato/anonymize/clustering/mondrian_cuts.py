@@ -170,9 +170,8 @@ def _widest_first(space: Space, region: Region) -> Sequence[int]:
 
 def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
     """Return the ranks after which the region may be cut, ascending, and the number of rows up to each."""
-    held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
-    ranks = held.nonzero()[0]
-    before = held[ranks].cumsum().astype(np.int64)[:-1]
+    ranks, places = np.unique(space.points[region.tuples, attribute], return_inverse=True)
+    before = np.bincount(places, weights=region.rows).cumsum().astype(np.int64)[:-1]
     allowed = space.scales[attribute].cuts(space.codes[attribute][ranks])
     return ranks[:-1][allowed], before[allowed]
 

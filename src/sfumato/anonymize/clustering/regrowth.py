@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.clustering.space import Space
+from sfumato.anonymize.clustering.space import LARGEST_TABLE, Intervals, Space
 from sfumato.domain.hierarchy.levels import Integers, Reals
+from sfumato.errors import SizeError
 
 Singles = NDArray[np.float32]
 Ends = Sequence[NDArray[Any]]  # one array per attribute: positions, or ranks if costs come from a table
@@ -30,7 +31,8 @@ class JoinCosts:
     """The cost of a row in the smallest box around two boxes, in single precision.
 
     An attribute with plain intervals stores positions, and its cost is their difference.  Other attributes store ranks
-    and a table of pairs.  ``values[a]`` has the positions or ranks of every tuple.
+    and a table of pairs.  With too many values for a table, missing values are as far from all others as the last value
+    is from the first.  ``values[a]`` has the positions or ranks of every tuple.
     """
 
     def __init__(self, space: Space) -> None:
@@ -38,9 +40,18 @@ class JoinCosts:
         self._tables: list[tuple[Singles, int] | None] = []
         for attribute in range(space.points.shape[1]):
             ranks = np.arange(space.sizes[attribute])
-            pairs = space.pairs(attribute)
-            positions = pairs[0]
-            if np.allclose(np.triu(pairs), np.triu(positions - positions[:, None]), rtol=0.0, atol=1e-9):
+            positions = space.pairs(attribute, ranks[:1], ranks)
+            if len(ranks) > LARGEST_TABLE:
+                if not isinstance(space.scales[attribute], Intervals):
+                    raise SizeError(
+                        f"k-member takes at most {LARGEST_TABLE:,} values of a hierarchy, not {len(ranks):,}"
+                    )
+                plain = True
+            else:
+                pairs = space.pairs(attribute, ranks[:, None], ranks)
+                distances = np.triu(positions - positions[:, None])
+                plain = np.allclose(np.triu(pairs), distances, rtol=0.0, atol=1e-9)
+            if plain:
                 self._tables.append(None)
                 self.values.append(positions.astype(np.float32)[space.points[:, attribute]])
             else:

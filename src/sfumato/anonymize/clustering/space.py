@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.microdata import Microdata
 from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level, Reals
-from sfumato.errors import InputError, SizeError
+from sfumato.errors import InputError
 
-LARGEST_SCALE = 2048  # largest attribute, because each has a table of all pairs of ranks
+LARGEST_TABLE = 2048  # most ranks of an attribute with a table of the costs of all pairs of them
 
 
 class Scale(Protocol):
@@ -34,8 +34,8 @@ class Scale(Protocol):
         """The rank of each code, shape ``(codes,)``.  Codes of equal rank are always treated alike."""
         ...
 
-    def losses(self, codes: Integers) -> Reals:
-        """Return the loss of the cell from ``codes[i]`` to ``codes[j]`` (ascending rank), shape ``(codes, codes)``."""
+    def losses(self, low: Integers, high: Integers) -> Reals:
+        """Return the loss of the cell from each code ``low`` to the code ``high``, of no lower rank."""
         ...
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
@@ -75,13 +75,12 @@ class Intervals:
         """The codes themselves, which are in order."""
         return np.arange(len(self.labels))
 
-    def losses(self, codes: Integers) -> Reals:
+    def losses(self, low: Integers, high: Integers) -> Reals:
         """Return (greatest - least) / span; 1 if one of two codes is a missing or unknown value."""
-        values = codes < len(self.positions)
-        positions = self.positions[np.where(values, codes, 0)]
-        widths = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
-        joined = codes > codes[:, None]
-        return np.where(values & values[:, None], widths, joined.astype(np.float64))
+        values = np.maximum(low, high) < len(self.positions)
+        least, greatest = (self.positions[np.where(values, codes, 0)] for codes in (low, high))
+        widths = np.maximum(greatest - least, 0) / (self.span or 1.0)
+        return np.where(values, widths, (high > low).astype(np.float64))
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
         """Return True everywhere: an interval may be cut after each code."""
@@ -130,15 +129,12 @@ class HierarchyCells:
         ranks[order] = np.arange(len(order))
         return ranks
 
-    def losses(self, codes: Integers) -> Reals:
+    def losses(self, low: Integers, high: Integers) -> Reals:
         """Return the loss of the lowest common cell of each pair."""
-        result = np.zeros((len(codes), len(codes)))
-        apart = np.ones_like(result, dtype=bool)
-        for level in self.hierarchy.levels:
-            cells = level.cells[codes]
-            joined = apart & (cells == cells[:, None])
-            result[joined] = np.broadcast_to(level.losses[cells], joined.shape)[joined]
-            apart &= ~joined
+        result = np.zeros(np.broadcast_shapes(low.shape, high.shape))
+        for level in reversed(self.hierarchy.levels):
+            joined = level.cells[low] == level.cells[high]
+            result = np.where(joined, level.losses[level.cells[high]], result)
         return result
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
@@ -173,7 +169,8 @@ class Space:
     """The points and box costs of one table.
 
     ``points`` has shape ``(tuples, quasi)``: the rank of each code among the codes that occur.  ``codes[a]`` are these
-    codes in order.  ``counts`` are rows per tuple.
+    codes in order.  ``counts`` are rows per tuple.  Up to :data:`LARGEST_TABLE` ranks, the weighted losses of all pairs
+    of ranks of an attribute are in one flat table, because looking them up is faster than computing them.
     """
 
     scales: tuple[Scale, ...]
@@ -181,8 +178,9 @@ class Space:
     counts: Integers
     codes: tuple[Integers, ...]
     sizes: Integers  # (quasi,)
-    _offsets: Integers
-    _table: Reals  # the pair tables of all attributes, flat, one after the other, multiplied by their weights
+    _weights: Reals  # (quasi,)
+    _offsets: Integers  # where the pairs of an attribute begin in the table
+    _table: Reals
 
     @classmethod
     def embed(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
@@ -190,29 +188,29 @@ class Space:
 
         Raises:
             InputError: there is not one scale and one weight per quasi-identifier, or there are no rows.
-            SizeError: an attribute has too many values for a table of pairs.
         """
         if len(scales) != len(data.quasi) or len(weights) != len(data.quasi):
             raise InputError("each quasi-identifier needs one scale and one weight", culprit=data.quasi)
         if not len(data.counts):
             raise InputError("there is no row to anonymize")
         points, codes, tables = [], [], []
-        for name, column, scale, weight in zip(data.quasi, data.codes.T, scales, weights, strict=True):
+        for column, scale, weight in zip(data.codes.T, scales, weights, strict=True):
             ranks, place = np.unique(scale.ranks[column], return_inverse=True)
-            if len(ranks) > LARGEST_SCALE:
-                raise SizeError(
-                    f"{name!r} has {len(ranks)} values and local recoding takes at most {LARGEST_SCALE}; declare"
-                    " coarser bins",
-                    culprit=name,
-                )
-            by_rank = np.argsort(scale.ranks)
-            codes.append(by_rank[ranks])
+            held = np.argsort(scale.ranks)[ranks]
+            codes.append(held)
             points.append(place)
-            tables.append((weight * scale.losses(codes[-1])).ravel())
-        sizes = np.array([len(code) for code in codes])
-        offsets = np.concatenate([[0], np.cumsum(sizes**2)[:-1]])
+            small = held if len(held) <= LARGEST_TABLE else held[:0]
+            tables.append((weight * scale.losses(small[:, None], small)).ravel())
+        offsets = np.cumsum([0, *map(len, tables)])[:-1]
         return cls(
-            tuple(scales), np.stack(points, axis=1), data.counts, tuple(codes), sizes, offsets, np.concatenate(tables)
+            tuple(scales),
+            np.stack(points, axis=1),
+            data.counts,
+            tuple(codes),
+            np.array([len(held) for held in codes]),
+            np.array(weights, dtype=np.float64),
+            offsets,
+            np.concatenate(tables),
         )
 
     def part(self, tuples: Integers, rows: Integers) -> Space:
@@ -225,17 +223,24 @@ class Space:
 
     def cells(self, low: Integers, high: Integers) -> Reals:
         """Return the weighted loss of each cell of each box: the shape of ``low``."""
-        return np.asarray(self._table[low * self.sizes + high + self._offsets])
+        small = self.sizes <= LARGEST_TABLE
+        if small.all():
+            return np.asarray(self._table[low * self.sizes + high + self._offsets])
+        result = np.empty(low.shape)
+        result[..., small] = self._table[(low * self.sizes + high + self._offsets)[..., small]]
+        for attribute in np.flatnonzero(~small).tolist():
+            result[..., attribute] = self.pairs(attribute, low[..., attribute], high[..., attribute])
+        return result
 
-    def pairs(self, attribute: int) -> Reals:
-        """Return the weighted loss of the cell of each pair of ranks, the lower first: shape ``(ranks, ranks)``."""
-        size, offset = int(self.sizes[attribute]), int(self._offsets[attribute])
-        return self._table[offset : offset + size**2].reshape(size, size)
+    def pairs(self, attribute: int, low: Integers, high: Integers) -> Reals:
+        """Return the weighted loss of the cell from each rank ``low`` to ``high`` of an attribute; shapes broadcast."""
+        codes = self.codes[attribute]
+        return np.asarray(self._weights[attribute] * self.scales[attribute].losses(codes[low], codes[high]))
 
     def losses(self, low: Integers, high: Integers) -> Reals:
         """Return the unweighted loss of each cell of each box, in 0..1: shape ``(boxes, quasi)``."""
         scales = zip(self.scales, self.codes, low.T, high.T, strict=True)
-        return np.stack([scale.losses(codes)[first, last] for scale, codes, first, last in scales], axis=1)
+        return np.stack([scale.losses(codes[first], codes[last]) for scale, codes, first, last in scales], axis=1)
 
     def describe(self, low: Integers, high: Integers) -> tuple[tuple[str, ...], Integers, Integers]:
         """Return the labels of one box, and the least and greatest ranks of its cells, shape ``(quasi,)``."""
