@@ -80,10 +80,10 @@ def test_options_that_a_method_would_ignore_are_refused_before_the_charge(argume
 def test_bounds_of_pairs_are_said_where_they_were_asked_for(workspace: Path) -> None:
     few = ("--rho", "0.5", "--method", "aim", "--way", "1")
     told = release(workspace, *few, "--out", "a.parquet", "--ledger", "a.ledger").stdout
-    assert "pairs are modelled: their error is not known" in told
+    assert "pairs are modeled: their error is not known" in told
     more = ("--bound-pairs", "--html", "b.html", "--model", "b.model")
     told = release(workspace, *few, *more, "--out", "b.parquet", "--ledger", "b.ledger").stdout
-    assert "pairs are modelled: at most" in told
+    assert "pairs are modeled: at most" in told
     assert ": estimated; at most" in (workspace / "b.html").read_text(encoding="utf-8")
     sfumato("sample", "b.model", "--out", "c.parquet", "--copies", "2", cwd=workspace)
     books = [read_codebook(workspace / name) for name in ("b.parquet", "c-1.parquet", "c-2.parquet")]
@@ -218,13 +218,13 @@ def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(work
     assert beside.startswith("# Codebook of a synthetic table")
     described = sfumato("describe", "out.parquet", "--markdown", "again.md", "--html", "again.html", cwd=workspace)
     assert "synthetic" in described.stdout.splitlines()[0]
-    for said in ("rho = 0.5", "Good for:", "Not good for:", "modelled", "single value off by"):
+    for said in ("rho = 0.5", "Good for:", "Not good for:", "modeled", "single value off by"):
         assert said in described.stdout
     assert (workspace / "again.md").read_text() == beside
     assert json.loads(sfumato("describe", "out.parquet", "--json", cwd=workspace).stdout) == told["codebook"]
     assert "Stated by the file alone" in described.stderr
     for page in (beside, (workspace / "again.html").read_text()):
-        assert "2, which confirms what stands here" in page
+        assert "2, which confirms this page" in page
     assert b"synthetic" in pq.read_schema(workspace / "out.parquet").metadata[b"sfumato.notice"]
 
     release(workspace, *RHO[:2], "--out", "c.csv", "--json")

@@ -220,8 +220,8 @@ _DAMAGED = (
 """Exceptions from reading a file that may be forged."""
 
 STATED_BY_A_FILE = (
-    "Stated by the file alone, and whoever has it can write another statement, other noise and other errors into it: "
-    "the journal of the ledger has the release."
+    "Stated by the file alone: anyone with the file can change its statement, noise and errors. "
+    "The journal of the ledger records the release."
 )
 """Caveat of every release from a file: its digest detects damage, and no intentional change."""
 

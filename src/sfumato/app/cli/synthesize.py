@@ -373,7 +373,7 @@ def _errors(book: Codebook) -> str:
         modelled_text = f"at most {100 * max(bounds):.1f} % of the rows would have to move to another cell of one"
         modelled_text += f", of {unknown:,} it is not known" if unknown else ""
     if many:
-        lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {modelled_text}")
+        lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modeled: {modelled_text}")
     return "\n".join(lines)
 
 

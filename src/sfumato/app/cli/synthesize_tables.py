@@ -358,7 +358,7 @@ def _codebook_text(book: Codebook) -> str:
     pairs = [
         {
             "pair": pair_title(pair),
-            "is": "measured" if pair.measured else "modelled",
+            "is": "measured" if pair.measured else "modeled",
             "strength": pair.strength,
             "cell off by": pair.worst,
             "single value off by": pair.worst_of_values,

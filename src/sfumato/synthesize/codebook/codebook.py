@@ -328,7 +328,7 @@ def _markdown(book: Codebook) -> Iterator[str]:
         [
             (
                 pair_title(p),
-                "measured" if p.measured else "modelled",
+                "measured" if p.measured else "modeled",
                 p.strength,
                 p.cells,
                 p.worst,
@@ -360,17 +360,18 @@ def _column_markdown(column: ColumnEntry) -> Iterator[str]:
 
 
 COLUMNS_TEXT = (
-    "With 95 % the protected table's own number of rows of a value lies between 'from' and 'to', and the file's, "
-    "scaled to the table, is off by at most so much. Of a column, no listed value is off by more than is said, all at "
-    "once, with 95 %. A dash: not measured by itself. Cells are those of the column in tables of several columns, "
-    "where the values of a group were measured as one."
+    "'From' and 'to' enclose the number of rows of a value in the protected table, with 95 % confidence. 'Off by' is "
+    "the largest error of the file's number, scaled to the table. 'Off by at most' holds for all listed values of a "
+    "column at once, with 95 % confidence. A dash means that the column was not measured alone. 'Cells' is the number "
+    "of cells of the column in tables of several columns; the values of a group share one cell."
 )
-TABLES_TEXT = "The noise on each cell as it was measured, before the model was fitted."
+TABLES_TEXT = "The noise on each measured cell, before the model was fitted."
 PAIRS_TEXT = (
-    "Of a measured pair no cell is off by more, with 95 % for all at once. Of single values inside a group only the "
-    "group was measured: they may be off by all of its rows. At most the share given would have to move to another "
-    "cell, with 95 %. A modelled pair was not measured for this release, which cannot tell how wrong it is but where a "
-    "share stands: that is of single values. Strength is Cramer's V of the file's rows."
+    "For a measured pair, the largest error of a cell holds for all cells at once, with 95 % confidence. Values inside "
+    "a group were measured together only, so a single value may be off by all rows of its group. The share of "
+    "misplaced rows is the largest share that would have to move to another cell, with 95 % confidence. A modeled pair "
+    "was not measured. Its error is unknown unless it has a share of misplaced rows, which counts single values. "
+    "Strength is Cramer's V of the file's rows."
 )
 
 
@@ -380,14 +381,14 @@ def facts(book: Codebook) -> list[tuple[str, object]]:
     return [
         ("Rows", f"{book.rows:,}, for {book.table_rows:,} of the table"),
         ("Guarantee", book.guarantee.text),
-        ("Neighbouring tables", book.guarantee.neighbours),
+        ("Neighboring tables", book.guarantee.neighbours),
         ("Unit", book.guarantee.unit),
         *([("Loss", loss)] if loss else []),
         ("Method", book.method),
         ("Sfumato", book.version or "-"),
         (
             "Journal entry",
-            "-" if book.journal_entry is None else f"{book.journal_entry}, which confirms what stands here",
+            "-" if book.journal_entry is None else f"{book.journal_entry}, which confirms this page",
         ),
         ("Domain", book.domain or "-"),
     ]

@@ -321,11 +321,11 @@ def _unsupported_uses(
     yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
     if unmeasured := [column.name for column in columns if column.worst is None]:
         yield f"Exact counts by {join_words(unmeasured)}: no error of them is known."
-    modelled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]
-    if modelled:
+    modeled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]
+    if modeled:
         yield (
             "What goes with what in pairs that were not measured for this release, such as "
-            f"{join_words(map(pair_title, modelled[:3]))}: the rows show what the model takes them to be, and how "
+            f"{join_words(map(pair_title, modeled[:3]))}: the rows show what the model takes them to be, and how "
             "wrong that is cannot be told from it."
         )
     wide = sorted(

@@ -14,8 +14,8 @@ from sfumato.domain.attribute import EXTRA
 
 MOST_LINES = 40
 FOLDED_TEXT = (
-    f"Of more than {MOST_LINES} values, neighbouring numbers and days, and the rarest of a list, share a line: the "
-    "rows are their sum, and how far off is said of each of them. `sfumato describe FILE --json` lists them one by one."
+    f"With more than {MOST_LINES} values, neighboring numbers and days share a line, and so do the rarest values of a "
+    "list. The line has the sum of their rows, and the error of each. `sfumato describe FILE --json` lists all values."
 )
 _UNSEEN = re.compile(r"^ +| +$| {2,}")
 

@@ -376,7 +376,7 @@ def family_facts(book: Mapping[str, Any]) -> list[tuple[str, str]]:
         *([("Loss", loss)] if loss else []),
         ("Method", str(book["method"])),
         ("Sfumato", str(book["version"] or "-")),
-        ("Journal entry", "-" if entry is None else f"{entry}, which confirms what stands here"),
+        ("Journal entry", "-" if entry is None else f"{entry}, which confirms this page"),
     ]
 
 
