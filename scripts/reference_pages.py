@@ -117,18 +117,16 @@ def _section(command: Any, path: str, level: int) -> Iterator[str]:  # noqa: ANN
     yield f"{summary}\n\n{rest}\n"
     context = _context(command, path)
     yield f"```text\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```\n"
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record and parameter.name != "help":
-            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            panels.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(record)
-    for panel, records in panels.items():
-        rows = "\n".join(f"| `{_cell(left)}` | {_cell(right)} |" for left, right in records)
-        yield f"| {panel.lower()} | meaning |\n| --- | --- |\n{rows}\n"
     if isinstance(command, TyperGroup):
         for name, below in _subcommands(command):
             yield from _section(below, f"{path} {name}", level + 1)
+        return
+    for section, records in command.sections(everything=True).items():
+        rows = "\n".join(f"| `{_cell(left)}` | {_cell(right)} |" for left, right in records)
+        yield f"| {section.lower()} | meaning |\n| --- | --- |\n{rows}\n"
+    for part in command.page.parts:
+        root = get_command(app)
+        yield from _section(root.get_command(_context(root, "sfumato"), part), f"sfumato {part}", level + 1)
 
 
 def _help(command: Any) -> tuple[str, str]:  # noqa: ANN401

@@ -76,7 +76,18 @@ def test_the_demo_and_a_query_work_with_the_wheel_alone(base: Path, tmp_path: Pa
     assert (tmp_path / "demo" / "synthetic.parquet").is_file()
     assert "pip install 'sfumato[plots]'" in done.stderr
     assert ran(base / "sfumato", "data", "census", folder=tmp_path).returncode == 0
-    words = ["query", "census.parquet", QUESTION, "--domain", "census.yaml", "--create", "--epsilon", "0.5"]
+    words = [
+        "query",
+        "census.parquet",
+        QUESTION,
+        "--domain",
+        "census.yaml",
+        "--create",
+        "--limit",
+        "20,1e-6",
+        "--epsilon",
+        "0.5",
+    ]
     done = ran(base / "sfumato", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "differential privacy with epsilon = 0.5" in done.stdout

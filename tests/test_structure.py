@@ -30,12 +30,12 @@ CEILINGS = {
     "circles of imports": 0,
     "private words": 232,
     "the private word found": 0,
-    "modules entered by one query": 59,
+    "modules entered by one query": 60,
     "deepest stack of one query": 18,
     "frames from the command to the noise": 7,
     "frames from the command to its random words": 9,
     "classes held in frames at the noise": 11,
-    "classes created in app, ledger, query, vault": 42,
+    "classes created in app, ledger, query, vault": 45,
 }
 
 

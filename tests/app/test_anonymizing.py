@@ -79,7 +79,7 @@ def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(wo
 def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
     for nameless in (".", ""):
         refused = sfumato("anonymize", nameless, "--quasi", "age", "--k", "2", "--out", "o.csv", cwd=workspace, code=2)
-        assert "is no table" in refused.stderr
+        assert "--domain FILE" in refused.stderr
     for command in (["describe", "x" * 300], ["ledger", "show", "x" * 254]):
         assert "too long to be looked up" in sfumato(*command, cwd=workspace, code=2).stderr
     assert not (workspace / "o.csv").exists()
@@ -290,7 +290,7 @@ def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> Non
     before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")
     done = sfumato(*asked, "--create", cwd=workspace, code=2)
-    assert done.stderr == "sfumato: to begin a ledger, name with --limit the most that may ever be released\n"
+    assert "missing: --limit BUDGET (such as 2,1e-9)" in done.stderr
     assert files(workspace) == before
 
 

@@ -147,7 +147,7 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, workspac
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--out", "out.parquet"], "what the release may cost"),
+        (["--out", "out.parquet"], "--epsilon E --delta D (or --rho R)"),
         (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "give one of them"),
         (["--delta", "1e-9", "--out", "out.parquet"], "give epsilon with it"),
         (["--epsilon", "1", "--delta", "2", "--out", "out.parquet"], "delta"),

@@ -20,8 +20,8 @@ SELECT = "SELECT COUNT(*) FROM people WHERE"
 @pytest.fixture
 def model(workspace: Path) -> Path:
     release(
-        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
-        "--out", "out.parquet", "--model", "saved.model",
+        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--limit", "20,1e-6",
+        "--rho", "0.5", "--out", "out.parquet", "--model", "saved.model",
     )  # fmt: skip
     return workspace
 
@@ -49,8 +49,8 @@ def test_a_saved_release_answers_with_intervals_and_spends_nothing(model: Path) 
 
 def test_the_released_file_alone_answers_as_the_saved_model_does(workspace: Path) -> None:
     release(
-        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--rho", "0.5",
-        "--out", "out.parquet", "--model", "saved.model",
+        workspace, "--method", "marginals", "--marginals", "married,town", "--create", "--limit", "20,1e-6",
+        "--rho", "0.5", "--out", "out.parquet", "--model", "saved.model",
     )  # fmt: skip
     asked = ("interval", f"{SELECT} town = 'T1'", "--json")
     of_model = json.loads(sfumato(asked[0], "saved.model", *asked[1:], cwd=workspace).stdout)

@@ -45,7 +45,7 @@ def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> N
     assert "still needs rows" in unbounded.stderr
     path.write_text(path.read_text().replace("rows: null", "rows: 4"))
     asked = [word.replace("hospital.yaml", "draft.yaml") for word in ASKED]
-    refused = sfumato(*asked, "--create", cwd=hospital, code=2)
+    refused = sfumato(*asked, "--create", "--limit", "20,1e-6", cwd=hospital, code=2)
     assert "sfumato schema accept FILE --by NAME" in refused.stderr
     accept = ("schema", "accept", "draft.yaml", "--by", "Ann", "--tables", "hospital", "--json")
     unconfirmed = sfumato(*accept, cwd=hospital, code=2).stderr
@@ -55,7 +55,7 @@ def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> N
     told = json.loads(sfumato(*accept, "--confirm", kinds[1], cwd=hospital).stdout)
     assert (told["by"], told["confirmed"], told["edited"]) == ("Ann", kinds[1].split(","), True)
     assert any("drugs.dose" in risk for risk in told["risks"])
-    assert json.loads(sfumato(*asked, "--create", cwd=hospital).stdout)["rows"]
+    assert json.loads(sfumato(*asked, "--create", "--limit", "20,1e-6", cwd=hospital).stdout)["rows"]
 
 
 def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
     accepted = path.read_text()
     assert "# of the hospital's system" in accepted
     path.write_text(accepted.replace("# of the hospital's system", "# of whomever"))
-    first = json.loads(sfumato(*ASKED, "--create", cwd=hospital).stdout)
+    first = json.loads(sfumato(*ASKED, "--create", "--limit", "20,1e-6", cwd=hospital).stdout)
     told = json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]
     assert [entry["accepted"].partition(",")[0] for entry in told[1:]] == ["Ann"]
     for changed in (

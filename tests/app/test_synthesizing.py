@@ -277,7 +277,7 @@ def interruptible() -> Iterator[None]:
 def test_an_interrupted_release_says_that_its_charge_stays(workspace: Path) -> None:
     sfumato("data", "census", cwd=workspace)  # large enough to take seconds
     script = Path(sys.executable).parent / "sfumato"
-    terms = ("--create", "--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
+    terms = ("--create", "--limit", "rho=5", "--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
     with subprocess.Popen(
         [script, "synthesize", "census.parquet", "--domain", "census.yaml", *terms],
         cwd=workspace,
@@ -285,7 +285,7 @@ def test_an_interrupted_release_says_that_its_charge_stays(workspace: Path) -> N
         text=True,
     ) as running:
         assert running.stderr is not None
-        while "Measuring" not in running.stderr.readline():
+        while "Making the release" not in running.stderr.readline():
             assert running.poll() is None
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
@@ -343,8 +343,9 @@ def test_a_pure_ledger_says_that_it_takes_no_delta_before_any_work(workspace: Pa
 
 
 def test_a_value_that_is_no_choice_is_refused_with_the_choices_alone(workspace: Path) -> None:
+    asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "2", "--out", "out.csv")
     for option in ("--method", "--missing"):
-        refused = sfumato("anonymize", "people.csv", "--domain", "people.yaml", option, "best", cwd=workspace, code=2)
+        refused = sfumato(*asked, option, "best", cwd=workspace, code=2)
         assert f"Invalid value for '{option}': 'best' is not one of " in refused.stderr
 
 
@@ -396,7 +397,7 @@ def test_what_a_delta_would_give_is_said_before_a_pure_charge_on_many_columns(wo
     told = sfumato(*asked, "--out", "a.csv", "--limit", "9,1e-9", cwd=workspace).stderr
     said = "Before it is charged: epsilon = 1 without a delta (rho = 0.5) leaves noise of about "
     assert said in told
-    assert told.index(said) < told.index("Measuring and fitting")
+    assert told.index(said) < told.index("Making the release")
     told = sfumato(*asked, "--delta", "1e-9", "--out", "b.csv", cwd=workspace).stderr
     assert "without a delta" not in told
 

@@ -54,7 +54,7 @@ def test_what_is_refused_is_not_charged_and_makes_no_ledger(hospital: Path) -> N
         "--epsilon",
         "1",
     )
-    refused = sfumato(*asked, "--create", cwd=hospital, code=2)
+    refused = sfumato(*asked, "--create", "--limit", "20,1e-6", cwd=hospital, code=2)
     assert "line 1, column 32: v and d are not joined on a declared key" in refused.stderr
     assert not (hospital / "hospital.ledger").exists()
 
@@ -70,14 +70,26 @@ def test_the_error_of_a_view_is_foreseen(hospital: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "name the accepted domain of the table by --domain, or the schema of several by --schema"),
+        ((), "this describes several tables, a schema"),
         (("--domain", "x.yaml", "--schema", "hospital.yaml"), "not both"),
         (("--schema", "hospital.yaml", "--discover", "kind"), "declare them in the schema"),
         (("--schema", "nowhere.yaml"), "cannot read the schema nowhere.yaml"),
     ],
 )
 def test_wrong_options_are_refused(hospital: Path, options: tuple[str, ...], words: str) -> None:
-    refused = sfumato("query", "hospital", BY_REGION, *options, "--epsilon", "1", "--create", cwd=hospital, code=2)
+    refused = sfumato(
+        "query",
+        "hospital",
+        BY_REGION,
+        *options,
+        "--epsilon",
+        "1",
+        "--create",
+        "--limit",
+        "20,1e-6",
+        cwd=hospital,
+        code=2,
+    )
     assert words in refused.stderr
 
 
@@ -101,7 +113,18 @@ def viewed(hospital: Path) -> Path:
 
 
 def test_a_view_is_synthesised_like_a_table(viewed: Path) -> None:
-    asked = ("--rho", "1/2", "--method", "histogram", "--marginals", "kind,sex", "--create", "--json")
+    asked = (
+        "--rho",
+        "1/2",
+        "--method",
+        "histogram",
+        "--marginals",
+        "kind,sex",
+        "--create",
+        "--limit",
+        "20,1e-6",
+        "--json",
+    )
     said = json.loads(sfumato("synthesize", "hospital", *VIEW, "--out", "rows.csv", *asked, cwd=viewed).stdout)
     assert "one patient_id of hospital, in all its tables (at most 6" in said["guarantee"]
     assert (viewed / "rows.csv").read_text().splitlines()[0].replace('"', "") == "kind,sex"
@@ -109,7 +132,18 @@ def test_a_view_is_synthesised_like_a_table(viewed: Path) -> None:
 
 
 def test_a_view_is_bounded_otherwise_where_the_command_says_so(viewed: Path) -> None:
-    bounds = ("--unit-rows", "3", "--per", "month(admitted)=1", "--epsilon", "2", "--create", "--json")
+    bounds = (
+        "--unit-rows",
+        "3",
+        "--per",
+        "month(admitted)=1",
+        "--epsilon",
+        "2",
+        "--create",
+        "--limit",
+        "20,1e-6",
+        "--json",
+    )
     found = sfumato("regress", "hospital", "region", "--by", "kind = 1", *VIEW, *bounds, cwd=viewed)
     assert "(at most 3, at most 1 in one month(admitted))" in json.loads(found.stdout)["guarantee"]
     asked = ("query", "hospital", BY_REGION, "--schema", "hospital.yaml", "--unit-rows", "2", "--epsilon", "1")
@@ -123,7 +157,20 @@ def test_a_view_is_bounded_otherwise_where_the_command_says_so(viewed: Path) -> 
 
 
 def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
-    asked = ("anonymize", "hospital", *VIEW, "--quasi", "sex,region", "--k", "2", "--suppression", "1", "--create")
+    asked = (
+        "anonymize",
+        "hospital",
+        *VIEW,
+        "--quasi",
+        "sex,region",
+        "--k",
+        "2",
+        "--suppression",
+        "1",
+        "--create",
+        "--limit",
+        "20,1e-6",
+    )
     refused = sfumato(*asked, "--keep", "kind", "--out", "rows.csv", "--limit", "1", cwd=viewed, code=2)
     assert "rows of a view hold cells only" in refused.stderr
     assert not (viewed / "hospital.ledger").exists()
@@ -151,19 +198,52 @@ def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
 )
 def test_a_wrong_view_is_refused_before_anything_is_made(viewed: Path, options: tuple[str, ...], words: str) -> None:
     (viewed / "wrong.sql").write_text("SELECT * FROM visits WHERE kind = 1     LIMIT 5")
-    asked = ("synthesize", "hospital", *options, "--out", "rows.csv", "--epsilon", "1", "--create")
+    asked = (
+        "synthesize",
+        "hospital",
+        *options,
+        "--out",
+        "rows.csv",
+        "--epsilon",
+        "1",
+        "--create",
+        "--limit",
+        "20,1e-6",
+    )
     assert words in sfumato(*asked, cwd=viewed, code=2).stderr
     assert not (viewed / "rows.csv").exists()
     assert not (viewed / "hospital.ledger").exists()
 
 
 def test_a_file_in_place_of_a_folder_is_refused_and_the_reverse(viewed: Path) -> None:
-    asked = ("query", "hospital/visits.csv", BY_REGION, "--schema", "hospital.yaml", "--epsilon", "1", "--create")
+    asked = (
+        "query",
+        "hospital/visits.csv",
+        BY_REGION,
+        "--schema",
+        "hospital.yaml",
+        "--epsilon",
+        "1",
+        "--create",
+        "--limit",
+        "20,1e-6",
+    )
     assert "visits.csv is a file; a schema is of several tables" in sfumato(*asked, cwd=viewed, code=2).stderr
     (viewed / "domain.yaml").write_text(
         "sfumato: 1\nunit: row\nattributes:\n  kind: {type: integer, minimum: 0, maximum: 2, unknown: drop}\n"
     )
-    asked = ("query", "hospital", "SELECT COUNT(*) FROM t", "--domain", "domain.yaml", "--epsilon", "1", "--create")
+    asked = (
+        "query",
+        "hospital",
+        "SELECT COUNT(*) FROM t",
+        "--domain",
+        "domain.yaml",
+        "--epsilon",
+        "1",
+        "--create",
+        "--limit",
+        "20,1e-6",
+    )
     assert "of a folder of several tables name the schema" in sfumato(*asked, cwd=viewed, code=2).stderr
 
 

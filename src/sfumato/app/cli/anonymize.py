@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
+from sfumato.app.cli.domain_file import CsvOptions
 from sfumato.app.cli.options import (
-    CsvOptions,
     JsonOption,
     LedgerOptions,
+    OneDomainOption,
     OverwriteOption,
     Source,
     TableArgument,
@@ -33,6 +34,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
+from sfumato.app.help_pages import HelpPage, files_next_to, help_page, missing_for_table
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
@@ -41,33 +43,39 @@ if TYPE_CHECKING:
     from sfumato.anonymize.reidentification import Risk, Uniques
     from sfumato.app.api.releases import Anonymization
 
-hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
+hierarchies = typer.Typer(no_args_is_help=True, help="Describe how the values of a column may be generalized.")
 
-QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
+QuasiOption = Annotated[
+    str, typer.Option("--quasi", metavar="A,B", help="Columns that an attacker may know, comma-separated.")
+]
 RecodedRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet or .csv.")]
 KeepOption = Annotated[
-    str, typer.Option("--keep", help="Columns to publish as they are, comma-separated; no direct identifiers.")
+    str,
+    typer.Option(
+        "--keep", metavar="A,B", help="Columns to publish unchanged, comma-separated. Direct identifiers are refused."
+    ),
 ]
 KeepAnywayOption = Annotated[
     list[str] | None,
-    typer.Option(help="A column to publish as it is even if --keep refuses it; the statement names it."),
+    typer.Option(
+        metavar="COLUMN", help="Column to publish unchanged although --keep refuses it. The statement names it."
+    ),
 ]
 CountOptions = Annotated[
-    CountOption, typer.Option(help="What classes are counted in: units that the domain names by an id, or rows.")
+    CountOption, typer.Option(help="Count classes in units, which the domain names by an id, or in rows.")
 ]
-NearDomainOption = Annotated[
-    Path | None,
-    typer.Option("--domain", help="Accepted domain of the table; without, the YAML file named like the table."),
-]
-
 UnitDomainOption = Annotated[
     Path | None,
-    typer.Option("--domain", help="Domain that names the units; without, the YAML file named like the table."),
+    typer.Option("--domain", help="Domain that names the units. Default: the YAML file next to the table."),
 ]
 
+PopulationTableOption = Annotated[
+    str | None, typer.Option(metavar="TABLE", help="Larger table with the same columns, for the journalist attacker.")
+]
+ThresholdOption = Annotated[float, typer.Option(help="Count the units whose risk is above this number.")]
 PopulationOption = Annotated[
     int | None,
-    typer.Option("--population", min=1, help="People of whom the table is a random sample: estimates uniques."),
+    typer.Option("--population", min=1, help="Size of the population of which the table is a sample."),
 ]
 
 
@@ -78,28 +86,39 @@ class AnonymizeOptions:
     table: TableArgument
     quasi: QuasiOption
     out: RecodedRowsOption
-    k: Annotated[int, typer.Option(help="k of k-anonymity: least units (or rows) of a class, 1 or more.")]
+    k: Annotated[int, typer.Option(metavar="K", help="Smallest allowed group of people with equal values.")]
     suppression: Annotated[
-        str | None, typer.Option(help="Largest share of rows to suppress, 0 to 1; none without.")
+        str | None, typer.Option(metavar="SHARE", help="Largest share of rows to drop, 0 to 1. Default: 0.")
     ] = None
-    suppress_rows: Annotated[int | None, typer.Option(min=0, help="The same limit, as a number of rows.")] = None
-    method: Annotated[AnonymizationMethod, typer.Option(help="How classes are found.")] = AnonymizationMethod.OPTIMAL
+    suppress_rows: Annotated[
+        int | None, typer.Option(min=0, help="Largest number of rows to drop, instead of --suppression.")
+    ] = None
+    method: Annotated[AnonymizationMethod, typer.Option(help="Search method.")] = AnonymizationMethod.OPTIMAL
     criterion: Annotated[
         list[str] | None,
-        typer.Option(help="A further criterion, such as t-closeness:t=0.2,sensitive=class,distance=equal."),
+        typer.Option(
+            metavar="RULE",
+            help="Protection beyond k, such as t-closeness:t=0.2,sensitive=class,distance=equal. Repeatable.",
+        ),
     ] = None
     keep: KeepOption = ""
     keep_anyway: KeepAnywayOption = None
     missing: Annotated[
-        MissingValues, typer.Option(help="Missing quasi-identifiers: a category of their own, or suppress the row.")
+        MissingValues, typer.Option(help="Give missing values a category of their own, or drop their rows.")
     ] = MissingValues.CATEGORY
-    recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None
+    recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, for 'sfumato apply'.")] = None
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
-    domain: NearDomainOption = None
+    domain: OneDomainOption = None
     rows_of: ViewOptions
-    hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None
-    cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None
+    hierarchies: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of hierarchies, one file per column.")
+    ] = None
+    seconds: Annotated[
+        float | None, typer.Option(metavar="S", min=0, help="Stop optimal or k-member after S seconds.")
+    ] = None
+    cut: Annotated[
+        CutOption | None, typer.Option(help="Rule by which mondrian cuts. Default: greedy, the smallest loss.")
+    ] = None
     count: CountOptions = CountOption.UNITS
     journal: LedgerOptions
     overwrite: OverwriteOption = False
@@ -119,10 +138,19 @@ class AnonymizeOptions:
         return validate_fields(AnonymizeRequest, fields).read_with(hierarchies)
 
 
+@help_page(
+    HelpPage(
+        usage="--quasi A,B --k K --out FILE",
+        sections={"Main options": "quasi k out keep suppression criterion html", "Ledger": "create limit"},
+        missing=missing_for_table,
+    )
+)
 def anonymize(options: AnonymizeOptions) -> None:
-    """Release a table in which every class of equal quasi-identifiers is large enough.
+    """Make every person share their quasi-identifiers with at least K - 1 others.
 
-    No differential privacy: what is promised holds against the attacker that the statement names.
+    This is not differential privacy: it does not protect against attackers who know other columns.
+
+    Example: sfumato anonymize people.csv --quasi age,education --k 5 --out k5.csv
     """
     from sfumato.report.bar_pages import anonymized_page
     from sfumato.report.page import render
@@ -138,7 +166,7 @@ def anonymize(options: AnonymizeOptions) -> None:
     inputs = [*source.files(), options.rows_of.view]
     refuse_clashes([out, options.recoding, options.html], inputs=inputs, overwrite=overwrite)
     request = options.request()
-    vault = source.vault(first=None)
+    vault = source.vault()
     request.check_columns(vault.domain)
     for each in request.criteria:
         if each.sensitive is not None and each.sensitive not in request.kept_names:
@@ -154,11 +182,8 @@ def anonymize(options: AnonymizeOptions) -> None:
 
 
 def _source(table: str, domain: Path | None, rows_of: ViewOptions, journal: LedgerOptions) -> Source:
-    """Return the table or view, and the ledger, for a release that charges nothing.
-
-    The domain is the given file, or else the YAML file that is named like the table.
-    """
-    described = beside_table(table, domain) if rows_of.schema is None else domain_or_schema(domain, rows_of.schema)
+    """Return the table or view, and the ledger, for a release that charges nothing."""
+    described = domain_or_schema(domain, rows_of.schema, table)
     return Source(table=table, domain=described, journal=journal, charge=None, view=rows_of.read())
 
 
@@ -182,27 +207,6 @@ def refuse_raw(view: Path | None, keep: Collection[str]) -> None:
         raise InputError(
             "--keep publishes columns as they lie in a table; rows of a view hold cells only: leave it out"
         )
-
-
-def beside_table(table: str, domain: Path | None) -> Path:
-    """Return the given domain, or the YAML file that is named like the table."""
-    if domain is not None:
-        return domain
-    from sfumato.engine.open import file_path
-    from sfumato.engine.table_files import redacted_source
-
-    path = file_path(table)
-    if path is None:
-        raise InputError(
-            f"name the domain of {redacted_source(table)} with --domain; 'sfumato domain draft' drafts one"
-        )
-    place = Path(path)
-    if not place.name:
-        raise InputError(f"{table or 'an empty name'} is no table; name its file or its folder", culprit=table)
-    near = place.with_suffix(".yaml")
-    if not near.is_file():
-        raise InputError(f"describe {table} first: sfumato domain draft {table} --out {near.name}", culprit=table)
-    return near
 
 
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
@@ -261,20 +265,32 @@ def _certificate(certificate: dict[str, Any]) -> str:
     )
 
 
+@help_page(
+    HelpPage(
+        usage="--out FILE",
+        sections={"Main options": "out keep domain", "Ledger": "create limit"},
+        missing=missing_for_table,
+    )
+)
 def apply(
     recoding: Annotated[Path, typer.Argument(help="Recoding that 'sfumato anonymize --recoding' saved.")],
-    table: Annotated[str, typer.Argument(help="New rows: CSV or Parquet file, or the URL of a table.")],
+    table: Annotated[str, typer.Argument(help="New rows: CSV or Parquet file, or the URL of a database table.")],
     out: RecodedRowsOption,
     keep: KeepOption = "",
     keep_anyway: KeepAnywayOption = None,
-    domain: NearDomainOption = None,
+    domain: OneDomainOption = None,
     *,
     rows_of: ViewOptions,
     journal: LedgerOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Recode new rows by a saved recoding.  Classes that are too small among the new rows are suppressed."""
+    """Recode new rows by a saved recoding.
+
+    Example: sfumato apply recoding.yaml new.csv --out k5-new.csv
+
+    Classes that are too small among the new rows are dropped.
+    """
     from sfumato import anonymize as methods
     from sfumato.app.api.releases import kept_columns
 
@@ -283,13 +299,14 @@ def apply(
     source = _source(table, domain, rows_of, journal)
     refuse_clashes([out], inputs=[recoding, rows_of.view, *source.files()], overwrite=overwrite)
     saved = methods.load_recoding(recoding)
-    vault = source.vault(first=None)
+    vault = source.vault()
     with working("Rewriting"):
         release = methods.apply(vault, saved, keep=kept_columns(names(keep), keep_anyway or []))
     release.write(out, overwrite=overwrite)
     report(release, out, as_json=as_json)
 
 
+@help_page(HelpPage(usage="--quasi A,B", sections={"Main options": "quasi domain threshold population"}))
 def risk(
     table: TableArgument,
     quasi: QuasiOption,
@@ -297,17 +314,17 @@ def risk(
     *,
     rows_of: ViewOptions,
     count: CountOptions = CountOption.UNITS,
-    threshold: Annotated[float, typer.Option(help="A unit (or row) is at risk when its risk is above this.")] = 0.2,
-    population_table: Annotated[
-        str | None, typer.Option(help="A larger table with the same columns, for the journalist.")
-    ] = None,
+    threshold: ThresholdOption = 0.2,
+    population_table: PopulationTableOption = None,
     population: PopulationOption = None,
     csv: CsvOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how likely a match by quasi-identifiers is right, before or after anonymization.
+    """Compute how often a match by quasi-identifiers is right.
 
-    The figures are exact: they are for the owner of the table.
+    Example: sfumato risk people.csv --quasi age,education
+
+    The figures are exact and only for the owner of the table. The table may be original or anonymized.
     """
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
     from sfumato.engine.table_files import redacted_source
@@ -369,17 +386,13 @@ def _risk_text(risk: Risk, uniques: Uniques | None, unit: str | None) -> str:
 def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:
     """Return the column that names units: from the view, the given domain, or the YAML file named like the table."""
     from sfumato.domain import load
-    from sfumato.engine.open import file_path
 
     if view is not None:
         return view.domain.unit.column
     if domain is not None:
         return load(domain).unit.column
-    path = file_path(table)
-    near = Path(path or "")
-    if path is None or not near.name or not near.with_suffix(".yaml").is_file():
-        return None
-    return load(near.with_suffix(".yaml")).unit.column
+    near = files_next_to(table, ".yaml", ".yml")
+    return load(near[0]).unit.column if len(near) == 1 else None
 
 
 def has_column(table: object, name: str) -> bool:
@@ -392,11 +405,18 @@ def has_column(table: object, name: str) -> bool:
 @hierarchies.command("draft")
 def draft_hierarchy(
     domain: Annotated[Path, typer.Argument(help="Domain, a YAML file.")],
-    attributes: Annotated[list[str], typer.Argument(help="Attributes to draft a hierarchy for.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for one file an attribute; standard output without.")] = None,
+    attributes: Annotated[list[str], typer.Argument(metavar="COLUMN", help="Columns to draft a hierarchy for.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for one file per column. Default: standard output.")
+    ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
+    """Draft hierarchies from a domain, for you to edit.
+
+    Example: sfumato hierarchy draft people.yaml age education --out hierarchies
+
+    It reads no rows.
+    """
     from sfumato.domain import load
     from sfumato.domain.hierarchy import draft as drafted
     from sfumato.vault.release import refuse_occupied_path, save_text
@@ -417,11 +437,16 @@ def draft_hierarchy(
 @hierarchies.command("check")
 def check_hierarchy(
     path: Annotated[Path, typer.Argument(help="Hierarchy: CSV with levels as columns, YAML or JSON.")],
-    attribute: Annotated[str | None, typer.Option(help="Attribute, where the file is not named after it.")] = None,
+    attribute: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column, if the file is not named after it.")
+    ] = None,
     domain: Annotated[Path | None, typer.Option(help="Also check that it covers the declared values.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that a hierarchy nests, misses no value and has one top."""
+    """Check that a hierarchy nests, misses no value and has one top.
+
+    Example: sfumato hierarchy check hierarchies/age.yaml --domain people.yaml
+    """
     from sfumato.anonymize import Hierarchy
     from sfumato.domain import load
 

@@ -1,9 +1,9 @@
-"""``sfumato domain``: describe a table before anything is released from it."""
+"""``sfumato domain``: describe a table before anything is released from it.  It also has the options of CSV files."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,6 @@ import typer
 from sfumato.app.cli.main import flat
 from sfumato.app.cli.options import (
     ConfirmOption,
-    CsvOptions,
     JsonOption,
     OverwriteOption,
     TableArgument,
@@ -29,9 +28,77 @@ from sfumato.errors import pluralize
 
 if TYPE_CHECKING:
     from sfumato.domain import Attribute, Domain
+    from sfumato.engine.csv_file import Written
+    from sfumato.engine.port import ProtectedTable
+
+_SECTION = "CSV files (default: detected)"
+
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option("--delimiter", metavar="TEXT", help="Text between the fields.", rich_help_panel=_SECTION),
+]
+DecimalOption = Annotated[
+    str | None, typer.Option("--decimal", metavar="SIGN", help="Decimal sign, '.' or ','.", rich_help_panel=_SECTION)
+]
+ThousandsOption = Annotated[
+    str | None,
+    typer.Option("--thousands", metavar="SIGN", help="Sign between thousands; '' for none.", rich_help_panel=_SECTION),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option("--encoding", metavar="NAME", help="Character encoding, such as cp1252.", rich_help_panel=_SECTION),
+]
+TrimOption = Annotated[
+    bool | None,
+    typer.Option("--trim/--no-trim", help="Remove blanks around fields, or keep them.", rich_help_panel=_SECTION),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """The dialect of the CSV files of a command.  A field of None is detected."""
+
+    delimiter: DelimiterOption = None
+    decimal: DecimalOption = None
+    thousands: ThousandsOption = None
+    encoding: EncodingOption = None
+    trim: TrimOption = None
+
+    def declared(self) -> dict[str, Any]:
+        """Return the fields of a format that the command states."""
+        options = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
+        return {name: each for name, each in options.items() if each is not None}
+
+    def written(self, table: str) -> Written:
+        """Detect the dialect of a CSV file, and describe what differs from the usual one.
+
+        Raises:
+            InputError, DomainError, TableError: as :func:`sfumato.engine.csv_file.how_written` says.
+        """
+        from sfumato.engine.csv_file import how_written
+
+        return how_written(table, self.declared())
+
+    def for_file(self, table: str) -> CsvOptions:
+        """Return the options for another table: none if it is no CSV file."""
+        from sfumato.engine.table_files import CSV_SUFFIXES
+
+        return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()
+
+    def open(self, table: str) -> ProtectedTable:
+        """Open a table without a domain, and report an unusual dialect of its CSV file."""
+        from sfumato.engine.open import open_table
+        from sfumato.engine.table_files import redacted_source
+
+        dialect = self.written(table)
+        for detail in dialect.notes:
+            print_message(f"{redacted_source(table)}: {detail}.")
+        return open_table(table, csv=dialect.format)
+
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
+CellsOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="List the values and bins of this column.")]
 DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
 
 
@@ -39,16 +106,17 @@ DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
 @flat
 def draft(
     table: TableArgument,
-    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the draft. Default: standard output.")] = None,
     *,
     csv: CsvOptions,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Draft a domain from the data, for its owner to edit and accept.
+    """Draft a domain from the data, for you to edit and accept.
 
-    The draft is taken from the protected table. It is marked as a draft, and every release refuses it until its owner
-    has replaced facts of the table by public ones, and accepted it. It also states how a CSV file is written, and every
-    command with this domain reads the file so.
+    Example: sfumato domain draft people.csv --out people.yaml
+
+    The draft holds facts of the protected table. Replace them by public facts, then accept the draft. Until then, every
+    release refuses it. The draft also states the dialect of a CSV file, and commands read the file accordingly.
     """
     from sfumato.description.draft import describe
     from sfumato.description.findings import confirm_option
@@ -74,16 +142,19 @@ def draft(
 @app.command()
 def accept(
     path: DomainPath,
-    by: Annotated[str, typer.Option(help="Who accepts it: a name that the file and the journal keep.")],
-    table: Annotated[str | None, typer.Option(help="Also look for what was taken from this table.")] = None,
+    by: Annotated[
+        str, typer.Option(metavar="NAME", help="Your name. The file and the journal of each release record it.")
+    ],
+    table: Annotated[str | None, typer.Option(help="Also search for facts that were taken from this table.")] = None,
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accept a domain unchanged, and confirm its findings.
 
-    Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
-    they confirmed, and whether the draft was edited, and so does the journal of every release. An edited file has to
-    be accepted again; until then releases refuse it.
+    Example: sfumato domain accept people.yaml --by "Ann Lee" --table people.csv --confirm bounds,bins
+
+    Confirm each kind of finding by name, or edit the file. The file and the journal of each release then state who
+    accepted the domain, when, what they confirmed, and if the draft was edited. After an edit, accept the file again.
     """
     from sfumato.description.findings import confirmed_kinds, domain_findings, refuse_unconfirmed
     from sfumato.domain import load
@@ -111,10 +182,15 @@ def accept(
 @app.command()
 def check(
     path: DomainPath,
-    table: Annotated[str | None, typer.Option(help="Also count how its values fit: for the owner's eyes only.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Also count how its values fit. The counts are only for the owner of the table.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a domain file, and how the values of a table fit it."""
+    """Check a domain file, and how the values of a table fit it.
+
+    Example: sfumato domain check people.yaml --table people.csv
+    """
     from sfumato.domain import load
 
     domain = load(path)
@@ -176,7 +252,12 @@ def diff(
     new: Annotated[Path, typer.Argument(help="Another version of it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show the changes between two versions of a domain, and what they mean for past releases."""
+    """Show the changes between two versions of a domain.
+
+    Example: sfumato domain diff old.yaml new.yaml
+
+    The output says what the changes mean for past releases.
+    """
     from sfumato.description.domain_fit import domain_changes
     from sfumato.domain import load
 
@@ -188,10 +269,13 @@ def diff(
 @app.command()
 def show(
     path: DomainPath,
-    cells: Annotated[str | None, typer.Option(help="List the cells of this attribute, as --given names them.")] = None,
+    cells: CellsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a domain: attributes, their cells, the unit of privacy."""
+    """Show a domain: columns, their values or bins, and the privacy unit.
+
+    Example: sfumato domain show people.yaml
+    """
     from sfumato.domain import Integer, Real, load
 
     domain = load(path)
@@ -231,7 +315,10 @@ def show(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of domain files, for editors."""
+    """Print the JSON Schema of domain files, for editors.
+
+    Example: sfumato domain schema > domain.schema.json
+    """
     from sfumato.domain.document import schema as published
 
     result(published(), "", as_json=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.app.cli.options import (
+    SEVERAL_TABLES,
     JsonOption,
     LedgerOptions,
     LossOptions,
@@ -31,6 +32,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
+from sfumato.app.help_pages import HelpPage, help_page, missing_of_release
 from sfumato.errors import InputError, pluralize
 
 if TYPE_CHECKING:
@@ -41,9 +43,11 @@ if TYPE_CHECKING:
 
 SavedReleaseArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="RELEASE", help="Synthetic rows, .parquet or .arrow, or the model that was saved with --model."
-    ),
+    typer.Argument(metavar="RELEASE", help="Synthetic file, .parquet or .arrow, or the model that --model saved."),
+]
+HalfWidthOption = Annotated[
+    str | None,
+    typer.Option(metavar="DISTANCE", help="Wanted half-width. If there is no interval, print the epsilon for it."),
 ]
 
 
@@ -55,30 +59,31 @@ class BoundOptions:
     domain: OneDomainOption = None
     schema: SchemaOption = None
     of: Annotated[
-        str | None, typer.Option("--of", help="With --schema: the table whose rows of one person are to be bounded.")
+        str | None,
+        typer.Option(
+            "--of", metavar="TABLE", help="With --schema: the table to bound.", rich_help_panel=SEVERAL_TABLES
+        ),
     ] = None
     view: ViewOption = None
     by: Annotated[
         list[str] | None,
-        typer.Option(help="What the tables will be by: an attribute, or month(admitted); several times."),
+        typer.Option(metavar="COLUMN", help="Column by which you will group, or month(admitted). Repeatable."),
     ] = None
-    cells: Annotated[int | None, typer.Option(min=1, help="Cells of the tables, in place of --by.")] = None
+    cells: Annotated[int | None, typer.Option(min=1, help="Number of groups, instead of --by.")] = None
     per: Annotated[
         list[str] | None,
         typer.Option(
-            help="Suggest bounds by these groups too, as month(admitted); several times. They share the loss."
+            metavar="GROUPS", help="Also suggest bounds by these groups, such as month(admitted). They share the loss."
         ),
     ] = None
-    share: Annotated[str, typer.Option(help="What part this loss is of what it and the tables will cost together.")] = (
-        "0.1"
-    )
+    share: Annotated[
+        str, typer.Option(metavar="PART", help="This loss as a part of all the loss that you plan for these tables.")
+    ] = "0.1"
     loss: LossOptions
     journal: LedgerOptions
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="File for the domain, or schema, with the bound, as a draft to accept; else none is written."
-        ),
+        typer.Option(help="Write the domain or schema with the bound, as a draft for you to accept."),
     ] = None
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
@@ -101,18 +106,33 @@ class BoundOptions:
             rebounded(source.view, str(self.of), Unit(domain.unit.column, per=bounds))
 
 
-def bound(options: BoundOptions) -> None:
-    """Suggest a bound on the rows of one person, by noisy numbers of people with so many rows.
+def _missing_of_bound(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the command line lacks."""
+    if not (given.get("by") or given.get("cells")):
+        yield "--by COLUMN (or --cells N)"
+    yield from missing_of_release(given)
 
-    A small bound leaves rows out, a large one takes more noise.  The suggestion is where both are about even for tables
-    of so many cells; with --per also of bounds on the rows in one group, and on the groups that a person is in.
-    Nothing is changed: write the bounds into the domain, or let --out write a draft with them.
+
+@help_page(
+    HelpPage(
+        usage="--by COLUMN --epsilon E",
+        sections={"Main options": "by cells epsilon delta out", "Ledger": "create limit"},
+        missing=_missing_of_bound,
+    )
+)
+def bound(options: BoundOptions) -> None:
+    """Suggest how many rows of one person to keep.
+
+    Example: sfumato bound visits.csv --by clinic --epsilon 0.1
+
+    A small bound leaves rows out, and a large bound adds noise. The suggestion balances both errors. It changes
+    nothing: write the bound into the domain, or let --out write a draft.
     """
     from sfumato.domain import dump, load
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
 
-    out, path = options.out, domain_or_schema(options.domain, options.schema)
+    out, path = options.out, domain_or_schema(options.domain, options.schema, options.table)
     view = bounded_view(options.schema, options.of, options.view)
     if out is not None and options.view is not None:
         raise InputError("a schema says no bound of a view: leave --out out, and name the bound by --unit-rows")
@@ -121,8 +141,8 @@ def bound(options: BoundOptions) -> None:
     loss = options.loss.fields().loss()
     source = Source(table=options.table, domain=path, journal=options.journal, charge=loss.charge, view=view)
     options.refuse_out(source, domain)
-    vault = source.vault(first=loss, described=domain)
-    with working("Counting"):
+    vault = source.vault(domain)
+    with working("Making the release"):
         suggested = suggest_bound(vault, loss=loss, cells=cells, per=options.per or (), share=options.share)
     if out is not None:
         text = dump(suggested.applied(domain)) if view is None else rebounded(view, str(options.of), suggested.unit)
@@ -223,30 +243,33 @@ def _range(start: int, end: int | None) -> str:
     return f"{start} and more" if end is None else str(start) if end == start else f"{start} to {end}"
 
 
+@help_page(HelpPage(usage="[--among CONDITION]", sections={"Main options": "among minus confidence"}))
 def interval(
     release: SavedReleaseArgument,
     statement: Annotated[
-        str, typer.Argument(metavar="SELECT", help="One COUNT, SUM or AVG of the synthetic table, without GROUP BY.")
+        str, typer.Argument(metavar="SELECT", help="Statement with one COUNT, SUM or AVG and no GROUP BY.")
     ],
     among: Annotated[
-        str | None, typer.Option(help="Ask for the share of the rows counted among those that meet this condition.")
+        str | None,
+        typer.Option(metavar="CONDITION", help="Return the share of the counted rows among rows of this condition."),
     ] = None,
     minus: Annotated[
-        str | None, typer.Option(help="Another such SELECT: ask for the difference of the two answers.")
+        str | None,
+        typer.Option(metavar="SELECT", help="Another such SELECT, to return the difference of both answers."),
     ] = None,
     minus_among: Annotated[
-        str | None, typer.Option(help="The same as --among, for the answer of --minus that is taken away.")
+        str | None, typer.Option(metavar="CONDITION", help="The condition of --among, for the statement of --minus.")
     ] = None,
-    half_width: Annotated[
-        str | None, typer.Option(help="Of a direct answer, for its price where there is no interval.")
-    ] = None,
-    confidence: Annotated[str, typer.Option(help="With which the interval holds.")] = "0.95",
+    half_width: HalfWidthOption = None,
+    confidence: Annotated[str, typer.Option(metavar="P", help="Probability with which the interval holds.")] = "0.95",
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a synthetic release tells about one question, with an interval where what it measured allows one.
+    """Answer one question from a synthetic file, with an interval.
 
-    Name the question before you look at the rows.  It costs nothing: everything is read off the released file, which
-    carries its noisy tables, or off the saved model.
+    Example: sfumato interval synthetic.parquet "SELECT COUNT(*) FROM t WHERE age >= 65"
+
+    This is free: the file and the model hold the noisy counts. Some questions have no interval, because the release
+    did not measure them. Choose the question before you look at the rows.
     """
     from sfumato.query import interval as of_release
     from sfumato.synthesize.codebook.codebook import printable

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from sfumato.domain import Unit
     from sfumato.ledger import JSON, Entry, Ledger
 
-app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
+app = typer.Typer(no_args_is_help=True, help="Show and check what was released, and the budget that is left.")
 
-Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
+Url = Annotated[str, typer.Argument(help="SQLite file or database URL.")]
 _LAST = 50
 _LONG = 10_000  # entries of a journal that is not read from its beginning each time that it is shown
 _SECONDS = len("2026-01-01T00:00:00")
@@ -42,10 +42,16 @@ _SECONDS = len("2026-01-01T00:00:00")
 @app.command()
 def create(
     ledger: Url,
-    limit: Annotated[str, typer.Option(help="Most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.")],
+    limit: Annotated[
+        str,
+        typer.Option(metavar="BUDGET", help="Privacy budget, such as 2,1e-9, 2 or rho=0.05. It can never be raised."),
+    ],
     dataset: DatasetOption = "default",
 ) -> None:
-    """Create a ledger with its limit, before the first release."""
+    """Create a ledger with its privacy budget.
+
+    Example: sfumato ledger create people.ledger --limit 2,1e-9
+    """
     from sfumato.app.api.questions import limit_of
     from sfumato.engine.table_files import redacted_source
     from sfumato.ledger import open_ledger
@@ -60,14 +66,16 @@ def create(
 def show(
     ledger: Url,
     dataset: DatasetOption = "default",
-    last: Annotated[int, typer.Option(min=1, help="How many entries, of the newest.")] = _LAST,
-    every: Annotated[bool, typer.Option("--all", help="All entries.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = _LAST,
+    every: Annotated[bool, typer.Option("--all", help="Show all entries.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the journal: releases, what each promised and cost, and what is left.
+    """Show the journal: releases, their guarantees and losses, and the budget that is left.
 
-    A journal that another program changed is shown, and then the command fails with the error of 'verify'. A journal of
-    more than 10,000 entries is verified from the last checkpoint; 'verify' checks all entries.
+    Example: sfumato ledger show people.ledger
+
+    If another program changed the journal, the command shows it and then fails. Of more than 10,000 entries, only those
+    after the last checkpoint are verified. 'sfumato ledger verify' checks all entries.
     """
     with existing(ledger, dataset) as opened:
         broken = _broken(opened)
@@ -102,14 +110,20 @@ def verify(
     ledger: Url,
     dataset: DatasetOption = "default",
     head: Annotated[
-        str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
+        str | None,
+        typer.Option(metavar="HASH", help="Last hash of the journal that you stored elsewhere. Finds an old copy."),
     ] = None,
     actions_head: Annotated[
-        str | None, typer.Option(help="Hash of the audit log that an earlier check printed and you kept elsewhere.")
+        str | None, typer.Option(metavar="HASH", help="Last hash of the audit log that you stored elsewhere.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that no entry, answer or action was changed, removed or inserted, and that accounts are their sums."""
+    """Check that no entry, answer or action was changed, removed or inserted.
+
+    Example: sfumato ledger verify people.ledger
+
+    It also checks that the accounts are the sums of their entries.
+    """
     from sfumato.ledger.audit_log import verified_actions
 
     with existing(ledger, dataset) as opened:
@@ -135,10 +149,15 @@ def verify(
 def actions(
     ledger: Url,
     after: Annotated[int, typer.Option(min=0, help="Only actions after this number.")] = 0,
-    last: Annotated[int, typer.Option(min=1, help="How many actions, of the newest.")] = _LAST,
-    lines: Annotated[bool, typer.Option("--lines", help="Export all of them as lines of JSON, oldest first.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="Number of actions, the newest first.")] = _LAST,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Export all actions as lines of JSON, the oldest first.")
+    ] = False,
 ) -> None:
-    """Show the audit log: which steward or operator changed what, when, from what to what."""
+    """Show the audit log: the changes by stewards and operators.
+
+    Example: sfumato ledger actions service.ledger
+    """
     from contextlib import closing
 
     from sfumato.ledger.audit_log import every_action
@@ -164,12 +183,14 @@ def actions(
 @app.command()
 def backup(
     ledger: Url,
-    out: Annotated[Path, typer.Argument(help="File of the copy, which must not exist.")],
+    out: Annotated[Path, typer.Argument(help="New file for the copy.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a whole ledger while it is in use, and print its last hashes: keep them elsewhere.
+    """Copy a whole ledger, also while it is in use.
 
-    There is one of each dataset, and one of the audit log.
+    Example: sfumato ledger backup people.ledger backup.ledger
+
+    The command prints the last hash of each dataset and of the audit log. Store the hashes elsewhere.
     """
     from sfumato.ledger.verification import back_up
 
@@ -185,13 +206,17 @@ def backup(
 def heads(
     ledger: Url,
     head: Annotated[
-        list[str] | None, typer.Option(help="Hash that you kept, of each dataset: an older ledger is refused.")
+        list[str] | None,
+        typer.Option(metavar="HASH", help="Last hash that you stored, per dataset. An older ledger is refused."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check all journals and the audit log, and print their last hashes: keep them elsewhere.
+    """Check all journals and the audit log, and print their last hashes.
 
-    Run it before 'pg_dump' copies a ledger in PostgreSQL, and with --head after the copy was restored.
+    Example: sfumato ledger heads people.ledger
+
+    Store the hashes elsewhere. Run the command before 'pg_dump' copies a ledger in PostgreSQL, and with --head after
+    the copy was restored.
     """
     from sfumato.ledger.verification import verify_heads
 
@@ -208,13 +233,16 @@ def restore(
     copy: Annotated[Path, typer.Argument(help="Copy made by sfumato ledger backup.")],
     ledger: Url,
     head: Annotated[
-        list[str] | None, typer.Option(help="Last hash that you kept, of each dataset: an older copy is refused.")
+        list[str] | None,
+        typer.Option(metavar="HASH", help="Last hash that you stored, per dataset. An older copy is refused."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a copy in the place of a lost ledger, after checking it; an existing file is never replaced.
+    """Restore a lost ledger from a copy, after checking the copy.
 
-    A copy lacks all later releases and their charges: --head refuses such a copy.
+    Example: sfumato ledger restore backup.ledger people.ledger --head HASH
+
+    An existing file is never replaced. A copy lacks all later releases and their charges. --head refuses an old copy.
     """
     from sfumato.ledger.verification import restore as put_back
 
@@ -234,14 +262,17 @@ def restore(
 @app.command()
 def cap(
     ledger: Url,
-    analyst: Annotated[str, typer.Argument(help="Whose cap.")],
+    analyst: Annotated[str, typer.Argument(help="Name of the analyst.")],
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Lift the cap.")] = False,
+    lift: Annotated[bool, typer.Option("--lift", help="Remove the cap.")] = False,
     dataset: DatasetOption = "default",
 ) -> None:
-    """Set or lift what one analyst may spend."""
+    """Set or remove the cap of one analyst.
+
+    Example: sfumato ledger cap people.ledger bob --epsilon 0.5
+    """
     from sfumato.app.api.questions import loss_of
 
     if lift and any(part is not None for part in (epsilon, delta, rho)):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.cli.domain_file import CsvOptions
 from sfumato.app.cli.main import flat
 from sfumato.app.cli.options import (
-    CsvOptions,
     JsonOption,
     OverwriteOption,
 )
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from sfumato.local.specs.spec import Spec
 
 app = typer.Typer(
-    no_args_is_help=True, help="Perturb values before they leave their owners, and estimate from the reports."
+    no_args_is_help=True, help="Collect statistics with local privacy: randomize values first, then estimate."
 )
 
 _TELLING = 100  # files of fewer reports may be equal by chance
 
-SpecPath = Annotated[Path, typer.Argument(help="Spec, a JSON file that clients and server share.")]
-ReportEpsilonOption = Annotated[str, typer.Option(help="What every report costs its owner, at most 32.")]
+SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="Spec, a JSON file that clients and server share.")]
+ReportEpsilonOption = Annotated[str, typer.Option(metavar="E", help="Privacy loss of each report, at most 32.")]
 
 
 @app.command()
@@ -43,23 +43,29 @@ def spec(
     kind: Annotated[str, typer.Argument(help="frequency, mean, distribution, range or heavy-hitters.")],
     epsilon: ReportEpsilonOption,
     values: Annotated[
-        str | None, typer.Option(help="Frequency: values, comma-separated, or @FILE with one a line.")
+        str | None,
+        typer.Option(metavar="A,B", help="Frequency: values, comma-separated, or @FILE with one value per line."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Frequency and range: number of values 0, 1, 2, ...")] = None,
-    low: Annotated[float | None, typer.Option(help="Mean and distribution: least value.")] = None,
+    low: Annotated[float | None, typer.Option(help="Mean and distribution: smallest value.")] = None,
     high: Annotated[float | None, typer.Option(help="Mean and distribution: largest value.")] = None,
     bins: Annotated[int | None, typer.Option(help="Distribution: number of bins.")] = None,
     bits: Annotated[
         int | None, typer.Option(help="Heavy hitters: bits of a text value, a multiple of 8 up to 48.")
     ] = None,
-    method: Annotated[str, typer.Option(help="Randomizer; auto takes the least exact variance.")] = "auto",
+    method: Annotated[str, typer.Option(help="Randomizer. 'auto' takes the smallest exact variance.")] = "auto",
     instantaneous_epsilon: Annotated[
-        str | None, typer.Option("--first-report", help="RAPPOR and LOLOHA: instantaneous epsilon, of one report.")
+        str | None, typer.Option("--first-report", metavar="E", help="RAPPOR and LOLOHA: epsilon of a single report.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the spec. Default: standard output.")] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Make a spec: the frozen agreement of clients and server, with its integer probability table."""
+    """Make a spec, the agreement of clients and server.
+
+    Example: sfumato local spec frequency --epsilon 2 --values "none,school,degree" --out spec.json
+
+    The spec holds the epsilon and the exact probabilities of the randomizer.
+    """
     from sfumato.local import dumps
 
     made = _design(kind, epsilon, method, instantaneous_epsilon, _ValueOptions(values, size, low, high, bins, bits))
@@ -78,21 +84,26 @@ def spec(
 def randomize(
     path: SpecPath,
     table: Annotated[
-        str, typer.Argument(help="CSV, Parquet or Arrow file, or the URL of a table, with one value a person.")
+        str, typer.Argument(help="CSV, Parquet or Arrow file, or the URL of a table, with one row per person.")
     ],
-    column: Annotated[str, typer.Option(help="Its column.")],
-    out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
+    column: Annotated[str, typer.Option(metavar="NAME", help="Column with the values.")],
+    out: Annotated[Path, typer.Option(help="Where to write the reports: .parquet or .arrow.")],
     *,
     csv: CsvOptions,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Randomize a column of a table to reports: one report a row, so a row must be a person."""
+    """Randomize a column to reports, one per row.
+
+    Example: sfumato local randomize spec.json people.csv --column education --out reports.parquet
+
+    Each row must be another person.
+    """
     from sfumato.local import Client
     from sfumato.local.protocol.reports import write_reports
 
     agreed = _read(path)
     refuse_clashes([out], inputs=[path, table], overwrite=overwrite)
-    with working(f"Randomising {column}"):
+    with working(f"Randomizing {column}"):
         reports = Client(agreed).randomize_batch(_column(table, column, csv))
         write_reports(out, reports)
     print_message(f"Wrote {len(reports)} reports to {out}.")
@@ -102,14 +113,18 @@ def randomize(
 def estimate(
     path: SpecPath,
     reports: Annotated[list[Path], typer.Argument(help="Files of reports.")],
-    post: Annotated[str, typer.Option(help="none (unbiased), simplex, mle or smooth.")] = "none",
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    most: Annotated[int, typer.Option(help="Heavy hitters: how many to look for.")] = 20,
+    post: Annotated[
+        str, typer.Option(metavar="METHOD", help="Post-processing: none (unbiased), simplex, mle or smooth.")
+    ] = "none",
+    confidence: Annotated[float, typer.Option(metavar="P", help="Probability with which each interval holds.")] = 0.95,
+    most: Annotated[int, typer.Option(help="Heavy hitters: number of values to find.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate from files of reports, with confidence intervals.
 
-    Damaged files are refused and counted; where one was, the command leaves with code 1.  A file is counted once.
+    Example: sfumato local estimate spec.json reports.parquet
+
+    Damaged files are refused and counted, and the exit code is then 1. Each file is counted once.
     """
     from sfumato.local import Server
     from sfumato.local.estimators import Post
@@ -166,10 +181,13 @@ def _receive(server: Server, spec: Spec, files: list[Path]) -> None:
 def amplify(
     path: SpecPath,
     reports: Annotated[int, typer.Option(help="Number of honest reports that are shuffled together.")],
-    delta: Annotated[str, typer.Option(help="Delta of the shuffled batch.")],
+    delta: Annotated[str, typer.Option(metavar="D", help="Delta of the shuffled batch.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what an anonymous, shuffled batch of reports guarantees."""
+    """Compute the guarantee of an anonymous, shuffled batch of reports.
+
+    Example: sfumato local amplify spec.json --reports 100000 --delta 1e-9
+    """
     from sfumato.local import amplify as amplified
 
     batch = amplified(_read(path), reports, delta)
@@ -183,7 +201,12 @@ def amplify(
 
 @app.command()
 def audit(path: SpecPath, as_json: JsonOption = False) -> None:
-    """Prove the epsilon of a spec from its integers, and by enumeration where the table is small enough."""
+    """Prove the epsilon of a spec from its integers.
+
+    Example: sfumato local audit spec.json
+
+    If the table of probabilities is small enough, the command also enumerates it.
+    """
     from sfumato.local import audit as audited
 
     audited_spec = audited(_read(path))

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache, wraps
 from importlib import import_module
@@ -20,10 +21,10 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 import typer.main
-from typer.core import TyperGroup
 
 from sfumato.app.cli.output import AT_END, print_message
-from sfumato.errors import MissingExtraError, SfumatoError
+from sfumato.app.help_pages import WIDTH, SectionedCommand, SectionedGroup, page_of, see_help
+from sfumato.errors import InputError, MissingExtraError, SfumatoError
 
 _INTERRUPTED = 130
 _TERMINATED = 143
@@ -37,33 +38,44 @@ _CHARGING = (
     ["synthesize"],
 )  # others charge nothing
 
-COMMANDS = {  # in the order of --help: the module and the name of each command
-    "query": "query:query",
-    "regress": "query:regress",
+GROUPS = {  # in the order of --help
+    "Describe": ("domain", "schema", "hierarchy", "bound"),
+    "Release": ("synthesize", "query", "anonymize", "local", "regress"),
+    "Use a release": ("show", "sample", "interval", "apply"),
+    "Judge": ("evaluate", "attack", "audit", "risk", "frontier", "sign-off"),
+    "Run": ("serve", "key", "ledger", "demo", "data", "lab"),
+}
+COMMANDS = {  # the module and the name of each command
+    "domain": "domain_file:app",
+    "schema": "schema_file:app",
+    "hierarchy": "anonymize:hierarchies",
     "bound": "estimates:bound",
-    "serve": "sfumato_server.commands.serve:serve",
     "synthesize": "synthesize:synthesize",
-    "sample": "synthesize:sample",
-    "describe": "synthesize_tables:describe",
-    "interval": "estimates:interval",
+    "synthesize linked": "synthesize_tables:linked",
+    "query": "query:query",
+    "query preview": "query:preview",
+    "query price": "query:price",
     "anonymize": "anonymize:anonymize",
+    "local": "local:app",
+    "regress": "query:regress",
+    "show": "synthesize_tables:show",
+    "sample": "synthesize:sample",
+    "interval": "estimates:interval",
     "apply": "anonymize:apply",
-    "risk": "anonymize:risk",
     "evaluate": "judge.evaluate:evaluate",
     "attack": "judge.evaluate:attack",
     "audit": "judge.audit_command:audit",
+    "risk": "anonymize:risk",
     "frontier": "judge.evaluate:frontier",
     "sign-off": "judge.sign_off:sign_off",
-    "lab": "sfumato_labs.command:lab",
+    "serve": "sfumato_server.commands.serve:serve",
+    "key": "sfumato_server.commands.keys:app",
+    "ledger": "ledger_file:app",
     "demo": "published_data:demo",
     "data": "published_data:data",
-    "domain": "domain_file:app",
-    "schema": "schema_file:app",
-    "ledger": "ledger_file:app",
-    "key": "sfumato_server.commands.keys:app",
-    "local": "local:app",
-    "hierarchy": "anonymize:hierarchies",
+    "lab": "sfumato_labs.command:lab",
 }
+_FORMER = {"describe": "show"}  # names that work in this version and not in the next
 _OTHER_PACKAGES = {"serve": "server", "key": "server", "lab": "labs"}  # the extra that brings each command
 _PATIENCE = 200_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
 
@@ -103,15 +115,21 @@ def _grouped(taker: Callable[..., object], values: Mapping[str, object]) -> dict
 def _load_command(name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
     """Import the module of a command, or make a command that says what to install."""
     (module, attribute), alone = place_of(name), typer.Typer(rich_markup_mode=None)
+    command: Any = None
     package = module.partition(".")[0]
     if find_spec(package) is None:
         settings = {"allow_extra_args": True, "ignore_unknown_options": True}
         alone.command(name, context_settings=settings)(_refusal(name, package))
     elif isinstance(command := getattr(import_module(module), attribute), typer.Typer):
-        alone.add_typer(command, name=name)
+        for each in command.registered_commands:
+            each.cls = SectionedCommand
+        alone.add_typer(command, name=name, cls=SectionedGroup)
     else:
-        alone.command(name)(flat(command))
-    return typer.main.get_group(alone).commands[name]
+        alone.command(name, cls=SectionedCommand)(flat(command))
+    loaded = typer.main.get_group(alone).commands[name]
+    if isinstance(loaded, SectionedCommand):
+        loaded.page = page_of(command)
+    return loaded
 
 
 def place_of(name: str) -> tuple[str, str]:
@@ -145,8 +163,14 @@ def _refusal(name: str, package: str) -> Callable[[], None]:
     return refuse
 
 
-class _Group(TyperGroup):
-    """The commands of the command line.  A command is loaded when it is looked up, because loading all is slow."""
+class _Group(SectionedGroup):
+    """The commands of the command line.
+
+    A command is loaded when it is looked up, because loading all is slow.  A command can have parts, such as ``query
+    preview`` of ``query``.  A table that is named like a part is written ``./preview``.
+    """
+
+    groups = GROUPS
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer's own)
         super().__init__(**settings)
@@ -158,15 +182,53 @@ class _Group(TyperGroup):
             self.commands[cmd_name] = _load_command(cmd_name)
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401  (typer's own)
+        """Return the command of the first word, and its arguments.  A former name is noted on standard error."""
+        if args and args[0] in _FORMER:
+            new = _FORMER[args[0]]
+            if not ctx.resilient_parsing:
+                print_message(f"'sfumato {args[0]}' is the former name of 'sfumato {new}' and will go.")
+            args = [new, *args[1:]]
+        elif (part := " ".join(args[:2])) in COMMANDS:
+            args = [part, *args[2:]]
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401  (typer's own)
+        """Return the names of the commands, without the parts of commands."""
+        return [name for name in super().list_commands(ctx) if " " not in name]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (typer's own)
+        """Parse the options before the command.
+
+        Raises:
+            InputError: there is no such option.
+        """
+        with _refusal_in_words(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
-        """Run a command, and close its ledger.  The prefix of typer's validator is left out of a refusal."""
+        """Run a command, and close its ledger.
+
+        Raises:
+            InputError: the command line is wrong.
+        """
         try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            error.message = error.message.removeprefix("Value error, ")
-            raise
+            with _refusal_in_words(ctx):
+                return super().invoke(ctx)
         finally:
             AT_END.close()
+
+
+@contextmanager
+def _refusal_in_words(ctx: Any) -> Iterator[None]:  # noqa: ANN401  (typer's own)
+    """Turn typer's refusal of a command line into one of ours.  The prefix of typer's validator is left out."""
+    try:
+        yield
+    except typer.TyperException as error:
+        if isinstance(error, typer.BadParameter):
+            error.message = error.message.removeprefix("Value error, ")
+        message = error.format_message().removesuffix(".")
+        raise InputError(f"{message}; {see_help(getattr(error, 'ctx', None) or ctx)}") from None
 
 
 app = typer.Typer(
@@ -176,6 +238,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": WIDTH},
 )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.app.cli.output import AT_END, print_message, working
+from sfumato.app.help_pages import files_next_to
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,76 +22,85 @@ if TYPE_CHECKING:
     from sfumato.domain import Domain, GroupBound, Unit
     from sfumato.domain.table_schema import Schema
     from sfumato.domain.view import BoundedView
-    from sfumato.engine.csv_file import Written
-    from sfumato.engine.port import ProtectedTable, Recodable
+    from sfumato.engine.port import Recodable
     from sfumato.ledger import Ledger
     from sfumato.privacy.loss import Charge, Loss
     from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
 
+LEDGER, SEVERAL_TABLES = "Ledger", "Several tables"  # sections of --help
+
 EpsilonOption = Annotated[
-    str | None, typer.Option("--epsilon", help="Epsilon of differential privacy: pure, or approximate with --delta.")
+    str | None,
+    typer.Option("--epsilon", metavar="E", help="Privacy loss. A smaller epsilon is more private and less accurate."),
 ]
 DeltaOption = Annotated[
-    str | None, typer.Option("--delta", help="Delta of approximate differential privacy, with --epsilon.")
+    str | None,
+    typer.Option(
+        "--delta", metavar="D", help="Usually 1e-9. Without it, epsilon takes far more of a budget that has a delta."
+    ),
 ]
 RhoOption = Annotated[
-    str | None, typer.Option("--rho", help="Rho of zero-concentrated differential privacy, instead of --epsilon.")
+    str | None, typer.Option("--rho", metavar="R", help="Privacy loss in zCDP, instead of --epsilon and --delta.")
 ]
 LimitOption = Annotated[
     str | None,
     typer.Option(
         "--limit",
-        help="Privacy budget of a new ledger, the most that may ever be released: EPSILON, EPSILON,DELTA or rho=RHO.",
+        metavar="BUDGET",
+        help="Privacy budget of a new ledger, such as 2,1e-9 (epsilon, delta). It can never be raised. Also 2 or "
+        "rho=0.05.",
+        rich_help_panel=LEDGER,
     ),
 ]
-TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a table.")]
-DomainOption = Annotated[Path, typer.Option("--domain", help="Accepted domain of the table, a YAML file.")]
+TableArgument = Annotated[str, typer.Argument(help="CSV or Parquet file, or the URL of a database table.")]
 OneDomainOption = Annotated[
-    Path | None, typer.Option("--domain", help="Accepted domain of the table, a YAML file; or --schema.")
+    Path | None,
+    typer.Option("--domain", help="Accepted description of the table, a YAML file. Default: the file next to it."),
 ]
 LedgerOption = Annotated[
-    str | None, typer.Option("--ledger", help="Ledger, a SQLite file or a database URL; beside the domain without.")
+    str | None,
+    typer.Option(
+        "--ledger",
+        metavar="LEDGER",
+        help="SQLite file or database URL that records every release. Default: the file next to the domain.",
+        rich_help_panel=LEDGER,
+    ),
 ]
 DatasetOption = Annotated[
-    str, typer.Option("--dataset", help="Dataset, where the ledger keeps the journals of several.")
+    str,
+    typer.Option("--dataset", metavar="NAME", help="Dataset, if the ledger holds several.", rich_help_panel=LEDGER),
 ]
-AnalystOption = Annotated[str | None, typer.Option("--analyst", help="Who asks, where the ledger caps analysts.")]
+AnalystOption = Annotated[
+    str | None,
+    typer.Option(
+        "--analyst", metavar="NAME", help="Name of the analyst, if the ledger caps analysts.", rich_help_panel=LEDGER
+    ),
+]
 CreateOption = Annotated[
-    bool, typer.Option("--create", help="Begin the ledger, with --limit or the loss of this release as its limit.")
+    bool,
+    typer.Option(
+        "--create",
+        help="Create the ledger, with --limit as its budget. Fails if there is one already.",
+        rich_help_panel=LEDGER,
+    ),
 ]
 NewVersionOption = Annotated[
     bool,
     typer.Option(
         "--new-version",
-        help="Declare the tables as the next version of the data, whether they differ from the last or not: every "
-        "question is charged again.",
+        help="Declare that the data changed. Every query is then charged again.",
+        rich_help_panel=LEDGER,
     ),
 ]
 ConfirmOption = Annotated[
     list[str] | None,
-    typer.Option("--confirm", help="Kinds of findings that you confirm, such as bounds,bins; may be repeated."),
+    typer.Option(
+        "--confirm", metavar="KINDS", help="Kinds of findings that you confirm, such as bounds,bins. Repeatable."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]
-
-
-DelimiterOption = Annotated[
-    str | None, typer.Option("--delimiter", help="What stands between the fields of CSV; else found out.")
-]
-DecimalOption = Annotated[
-    str | None, typer.Option("--decimal", help="Decimal sign of CSV, '.' or ','; else found out.")
-]
-ThousandsOption = Annotated[
-    str | None, typer.Option("--thousands", help="What divides thousands in CSV, '' for nothing; else found out.")
-]
-EncodingOption = Annotated[
-    str | None, typer.Option("--encoding", help="Encoding of CSV, such as cp1252; else found out.")
-]
-TrimOption = Annotated[
-    bool | None,
-    typer.Option("--trim/--no-trim", help="Whether blanks around fields of CSV are left out; else found out."),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,48 +135,6 @@ class LedgerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CsvOptions:
-    """The dialect of the CSV files of a command.  A field of None is detected."""
-
-    delimiter: DelimiterOption = None
-    decimal: DecimalOption = None
-    thousands: ThousandsOption = None
-    encoding: EncodingOption = None
-    trim: TrimOption = None
-
-    def declared(self) -> dict[str, Any]:
-        """Return the fields of a format that the command states."""
-        options = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
-        return {name: each for name, each in options.items() if each is not None}
-
-    def written(self, table: str) -> Written:
-        """Detect the dialect of a CSV file, and describe what differs from the usual one.
-
-        Raises:
-            InputError, DomainError, TableError: as :func:`sfumato.engine.csv_file.how_written` says.
-        """
-        from sfumato.engine.csv_file import how_written
-
-        return how_written(table, self.declared())
-
-    def for_file(self, table: str) -> CsvOptions:
-        """Return the options for another table: none if it is no CSV file."""
-        from sfumato.engine.table_files import CSV_SUFFIXES
-
-        return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()
-
-    def open(self, table: str) -> ProtectedTable:
-        """Open a table without a domain, and report an unusual dialect of its CSV file."""
-        from sfumato.engine.open import open_table
-        from sfumato.engine.table_files import redacted_source
-
-        dialect = self.written(table)
-        for detail in dialect.notes:
-            print_message(f"{redacted_source(table)}: {detail}.")
-        return open_table(table, csv=dialect.format)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Source:
     """The table of a command, with its domain and its ledger.
 
@@ -182,9 +150,7 @@ class Source:
 
     def files(self) -> tuple[str | Path, ...]:
         """Return the table, its domain and its ledger, which no output may replace."""
-        from sfumato.vault.vault_opening import default_ledger_url
-
-        return self.table, self.domain, self.journal.ledger or default_ledger_url(self.domain)
+        return self.table, self.domain, self.ledger_url()
 
     def described(self) -> Domain:
         """Return the domain of the rows, from its file or of the view.
@@ -196,8 +162,8 @@ class Source:
 
         return load(self.domain) if self.view is None else self.view.domain
 
-    def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
-        """Open the table.  Its release opens the ledger, or creates it with ``limit`` or ``first`` as its budget.
+    def vault(self, described: Domain | None = None) -> Vault:
+        """Open the table.  Its release opens the ledger, or creates it.
 
         ``described`` is the domain if it was already read.
         """
@@ -205,8 +171,8 @@ class Source:
         from sfumato.vault.vault_opening import open_vault_later
 
         if self.view is not None:
-            return self.schema(self.view.schema, first=first).for_view(self.view.view)
-        ledger = self._ledger(first)
+            return self.schema(self.view.schema).for_view(self.view.view)
+        ledger = self._ledger()
         with working(f"Reading {redacted_source(self.table)}"):
             return open_vault_later(
                 self.table,
@@ -216,47 +182,64 @@ class Source:
                 new_version=self.journal.new_version,
             )
 
-    def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
+    def schema(self, schema: Schema) -> SchemaVault:
         """Open the tables of a schema, whose file is ``domain``."""
         from sfumato.engine.table_files import redacted_source
         from sfumato.engine.views.joined import open_tables_with_content
         from sfumato.vault.schema_vault import SchemaVault
 
         schema.refuse_draft()
-        ledger = self._ledger(first)
+        ledger = self._ledger()
         with working(f"Reading {redacted_source(self.table)}"):
             opened, content = open_tables_with_content(schema, self.table)
             ledger.declare_later(content, new=self.journal.new_version)
             return SchemaVault(opened, ledger, ledger.version, analyst=self.journal.analyst)
 
-    def _ledger(self, first: Loss | None) -> Ledger:
-        """Return the ledger, which the first release makes if need be, and the end of the command closes."""
-        from sfumato.app.api.questions import limit_of
-        from sfumato.ledger.ledger import Ledger
+    def ledger_url(self) -> str:
+        """Return the database URL of the ledger: the given one, or the file next to the domain or to the table."""
+        from sfumato.engine.open import file_path
+        from sfumato.ledger.database import file_address
         from sfumato.vault.vault_opening import default_ledger_url
 
-        url = default_ledger_url(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
+        if self.journal.ledger is not None:
+            return database(self.journal.ledger)
+        url, table = default_ledger_url(self.domain), Path(file_path(self.table) or "")
+        if table.name and not Path(self.domain).with_suffix(".ledger").exists() and not self.journal.create:
+            other = table.with_suffix(".ledger")
+            url = file_address(other) if other.is_file() else url
+        return url
+
+    def _ledger(self) -> Ledger:
+        """Return the ledger, which the first release creates if need be, and the end of the command closes."""
+        from sfumato.app.api.questions import limit_of
+        from sfumato.ledger.ledger import Ledger
+
+        url, limit, create = self.ledger_url(), limit_of(self.journal.limit), self.journal.create
         warn_about_unmerged_log(url)
-        limit = limit_of(self.journal.limit)
-        create = self.journal.create
-        ledger = Ledger(url, dataset=self.journal.dataset, limit=limit, limit_if_new=first, create=create)
+        ledger = Ledger(url, dataset=self.journal.dataset, limit=limit, create=create)
         AT_END.callback(ledger.close)
         most = ledger.refuse_missing(self.charge)
         if self.charge is not None and (cheaper := most.remedy(self.charge)):
             print_message(f"Before it is charged: {cheaper}.")
         if create:
             warn_about_limit(most)
+        if self.journal.ledger is None:
+            print_message(f"Ledger: {url.removeprefix('sqlite:///')}")
         return ledger
 
 
-def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
-    """Return the file that describes the table or tables.
+def domain_or_schema(domain: Path | None, schema: Path | None, table: str | None = None) -> Path:
+    """Return the file that describes the table or tables: the given one, or the YAML file next to ``table``.
 
     Raises:
-        InputError: both files are named, or neither.
+        InputError: both files are named, or neither, and there is not exactly one file next to the table.
     """
     if domain is not None and schema is not None:
         raise InputError("name the domain of one table by --domain, or the schema of several by --schema, not both")
+    if domain is None and schema is None and table is not None:
+        near = described_by(table)
+        print_message(f"Domain: {near}")
+        return near
     if domain is None and schema is None:
         raise InputError(
             "name the accepted domain of the table by --domain, or the schema of several by --schema; 'sfumato domain "
@@ -265,6 +248,24 @@ def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
     path = schema or domain
     assert path is not None
     return path
+
+
+def described_by(table: str) -> Path:
+    """Return the YAML file that is named like the table.
+
+    Raises:
+        InputError: there is none, or there are two.
+    """
+    from sfumato.engine.table_files import redacted_source
+
+    near = files_next_to(table, ".yaml", ".yml")
+    if len(near) == 1:
+        return near[0]
+    if near:
+        raise InputError(
+            f"{near[0]} and {near[1]} both lie next to {table}; name one of them by --domain", culprit=table
+        )
+    raise InputError(f"no domain lies next to {redacted_source(table)}; name it by --domain", culprit=table)
 
 
 def existing(ledger: str, dataset: str) -> Ledger:
@@ -308,26 +309,37 @@ def database(ledger: str) -> str:
 
 SchemaOption = Annotated[
     Path | None,
-    typer.Option("--schema", help="Schema of several tables, a YAML file; the table then is their folder or database."),
+    typer.Option(
+        "--schema",
+        help="Accepted schema of several tables, a YAML file. TABLE is then their folder or database.",
+        rich_help_panel=SEVERAL_TABLES,
+    ),
 ]
 ViewOption = Annotated[
     Path | None,
     typer.Option(
-        "--view", help="With --schema: a file with the SELECT whose rows are taken, SELECT * or one row a person."
+        "--view",
+        help="With --schema: file with a SELECT over the tables. Its rows are released.",
+        rich_help_panel=SEVERAL_TABLES,
     ),
 ]
 UnitRowsOption = Annotated[
     int | None,
     typer.Option(
-        "--unit-rows", min=1, help="With --schema: rows of one person that are kept, in place of what the schema says."
+        "--unit-rows",
+        min=1,
+        help="With --schema: the most rows that count for one person. Default: the bound of the schema.",
+        rich_help_panel=SEVERAL_TABLES,
     ),
 ]
 PerOption = Annotated[
     list[str] | None,
     typer.Option(
         "--per",
-        help="With --schema: GROUPING=ROWS or GROUPING=ROWS,GROUPS, as 'month(admitted)=2,4', in place of all that "
-        "the schema says by groups; several times.",
+        metavar="BOUND",
+        help="With --schema: bound by groups, such as 'month(admitted)=2,4' (rows per group, groups). Repeatable. "
+        "Replaces those of the schema.",
+        rich_help_panel=SEVERAL_TABLES,
     ),
 ]
 

@@ -35,12 +35,17 @@ _TABLES = {
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the rows, the ledger and the page.")] = Path("sfumato-demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the rows, the ledger and the pages.")] = Path(
+        "sfumato-demo"
+    ),
     as_json: JsonOption = False,
 ) -> None:
-    """Release two bundled tables, a million children and a census of 15 columns, and show how wrong the releases are.
+    """Release two bundled tables and show the errors of the releases.
 
-    Both go out under epsilon 1.  A second run in the same folder returns the stored releases and spends nothing.
+    Example: sfumato demo
+
+    The tables are a million children and a census of 15 columns. Both are released with epsilon 1. A second run in the
+    same folder returns the stored releases and spends nothing.
     """
     from sfumato.app.demonstration import demonstrate_census, demonstrate_children
     from sfumato.report.page import write
@@ -88,14 +93,18 @@ def _text(demonstration: Demonstration) -> str:
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="Which; without one, the tables are listed.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path(),
+    name: Annotated[str | None, typer.Argument(help="Name of the table. Default: list the tables.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to write to.", show_default="the current folder")
+    ] = Path(),
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write a bundled table as NAME.parquet with its accepted domain NAME.yaml.
+    """Write a bundled table with its accepted domain.
 
-    The census is itself a release: census.json beside it says of what, under which promise, and by which command.  So
-    is the hospital, whose two tables are written to a folder, with their schema beside it.
+    Example: sfumato data census
+
+    The files are NAME.parquet and NAME.yaml. The census and the hospital are releases themselves: NAME.json states
+    their guarantee and the command that made them. The hospital has two tables, in a folder, and a schema.
     """
     from sfumato import data as bundled
     from sfumato.vault.release import ReleasedRows, refuse_occupied_path, save_text

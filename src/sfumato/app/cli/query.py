@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.app.cli.options import (
+    DatasetOption,
     JsonOption,
+    LedgerOption,
     LedgerOptions,
     LossOptions,
     OneDomainOption,
@@ -21,17 +24,17 @@ from sfumato.app.cli.options import (
     TableArgument,
     UnitRowsOption,
     ViewOptions,
-    database,
     domain_or_schema,
     other_bounds,
     read_schema,
     refuse_without_schema,
 )
 from sfumato.app.cli.output import columns, print_message, refuse_clashes, result, working
+from sfumato.app.help_pages import HelpPage, help_page, missing_for_table, missing_of_release
 from sfumato.errors import InputError, QueryError, pluralize
 
 if TYPE_CHECKING:
-    from sfumato.app.api.questions import AskRequest
+    from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest
     from sfumato.domain import Domain
     from sfumato.domain.table_schema import Schema
     from sfumato.domain.view import BoundedView
@@ -43,61 +46,36 @@ if TYPE_CHECKING:
 
 _PLACE = r"^line \d+, column \d+: "  # in a statement that has nothing wrong
 
-ConfidenceOption = Annotated[str, typer.Option(help="Confidence of the intervals.")]
-Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
+ConfidenceOption = Annotated[str, typer.Option(metavar="P", help="Probability with which each interval holds.")]
+Statement = Annotated[str, typer.Argument(metavar="SELECT", help="SQL statement. FROM takes any name for the table.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryOptions:
-    """The options of ``sfumato query``."""
+class QuestionOptions:
+    """The options that an answer, its preview and its price share."""
 
     table: TableArgument
     statement: Statement
     domain: OneDomainOption = None
     schema: SchemaOption = None
-    loss: LossOptions
-    accuracy: Annotated[
-        bool, typer.Option("--accuracy", help="Only say how wrong the answers would be at this loss; spends nothing.")
-    ] = False
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            help="Only say which epsilon keeps every answer within this distance (of a quantile: this many rows of "
-            "rank); spends nothing."
-        ),
-    ] = None
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows to suppose in each group, for the error of means and variances.")
-    ] = None
     unit_rows: UnitRowsOption = None
     per: PerOption = None
     confidence: ConfidenceOption = "0.95"
     discover: Annotated[
         list[str] | None,
-        typer.Option(help="Column outside the domain whose values may be found in the data; needs --delta."),
+        typer.Option(
+            metavar="COLUMN", help="Column whose values are not declared; finds frequent ones. Needs --delta."
+        ),
     ] = None
-    whole: Annotated[bool, typer.Option("--whole", help="Make counts non-negative integers, and say so.")] = False
     truncation: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Also count, with noise and for a part of the loss, the rows that the bound on rows of a unit leaves "
-            "out: at most so many of one unit.",
+            help="Also count, with noise, the rows beyond the bound of a unit, at most N of one unit. This takes a "
+            "part of the loss.",
         ),
     ] = None
-    journal: LedgerOptions
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File for the answers, .parquet, .csv or .arrow, instead of printing them: for many groups."),
-    ] = None
-    overwrite: OverwriteOption = False
     as_json: JsonOption = False
-
-    def request(self) -> AskRequest:
-        """Return the request, checked without its table."""
-        from sfumato.app.api.questions import AskRequest, validate_fields
-
-        return validate_fields(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
 
     def question(self) -> dict[str, Any]:
         """Return the fields that the request of an answer and that of its cost share."""
@@ -110,42 +88,225 @@ class QueryOptions:
                 f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
             )
 
-    def source(self, loss: Loss) -> Source:
-        """Return the table and its ledger."""
-        described = domain_or_schema(self.domain, self.schema)
-        return Source(table=self.table, domain=described, journal=self.journal, charge=loss.charge)
+    def parsed(self) -> _ParsedStatement:
+        """Read the statement, under the bounds of a schema or others; a single table has only those of its domain."""
+        from sfumato.app.api.questions import question
+
+        refuse_without_schema(self.schema, unit_rows=self.unit_rows is not None, per=bool(self.per))
+        path = domain_or_schema(self.domain, self.schema, self.table)
+        if self.schema is not None:
+            return self._parsed_with(path)
+        from sfumato.domain import load
+
+        domain = load(path)
+        query, view = question(self.statement, None, domain, tuple(self.discover or ()), truncation=self.truncation)
+        self.refuse_unknown(query)
+        return _ParsedStatement(path, domain, query, view)
+
+    def _parsed_with(self, file: Path) -> _ParsedStatement:
+        """Read the statement over the tables of a schema."""
+        from sfumato.query.statements.table_statement import parse_tables
+
+        if self.discover:
+            raise InputError("of several tables no values are found in the data: declare them in the schema")
+        schema = read_schema(file)
+        statement = parse_tables(self.statement, schema)
+        bounds = other_bounds(statement.view.unit, rows=self.unit_rows, per=self.per)
+        if bounds != statement.view.unit:
+            try:
+                statement = parse_tables(self.statement, schema, bounds=bounds)
+            except QueryError as error:  # the statement was read above: what is wrong are the bounds
+                raise InputError(
+                    f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
+                ) from None
+        query = replace(statement.query, truncation=self.truncation).check(statement.view.domain)
+        return _ParsedStatement(file, schema, query, statement.view)
 
 
-def query(given: QueryOptions) -> None:
-    """Answer a SELECT under differential privacy, or estimate its cost and its errors beforehand.
+@dataclass(frozen=True)
+class _ParsedStatement:
+    """A statement over a table, or over the tables of a schema.
 
-    A repeated question at the same loss returns its stored answer and costs nothing.  With --schema, the statement
-    joins several tables of a folder or a database.
+    Attributes:
+        path: the file of the domain or schema.
+        described: the domain of the table, or the schema of the tables.
+        query: the query.
+        view: the view that the query is about, or None for the rows of the table.
     """
-    from sfumato.domain import Domain
+
+    path: Path
+    described: Domain | Schema
+    query: Query
+    view: BoundedView | None
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the rows that are counted."""
+        from sfumato.domain import Domain
+
+        domain = self.described if self.view is None else self.view.domain
+        assert isinstance(domain, Domain)
+        return domain
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(QuestionOptions):
+    """The options of ``sfumato query``.  ``accuracy`` and ``cost`` are the former spelling of two commands."""
+
+    loss: LossOptions
+    accuracy: Annotated[bool, typer.Option("--accuracy", hidden=True)] = False
+    cost: Annotated[str | None, typer.Option(hidden=True)] = None
+    rows: Annotated[int | None, typer.Option(min=1, hidden=True)] = None
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Round counts to non-negative integers. The output says so.")
+    ] = False
+    journal: LedgerOptions
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the answer to a .parquet, .csv or .arrow file instead of printing it."),
+    ] = None
+    overwrite: OverwriteOption = False
+
+    def request(self) -> AskRequest:
+        """Return the request, checked without its table."""
+        from sfumato.app.api.questions import AskRequest, validate_fields
+
+        return validate_fields(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
+
+    def source(self, path: Path, loss: Loss) -> Source:
+        """Return the table and its ledger."""
+        return Source(table=self.table, domain=path, journal=self.journal, charge=loss.charge)
+
+    def other_command(self) -> PreviewOptions | PriceOptions | None:
+        """Return the options of ``query preview`` or ``query price`` if ``--accuracy`` or ``--cost`` asks for it."""
+        if self.cost is None and not self.accuracy:
+            return None
+        _refuse_unused(
+            **{"new-version": self.journal.new_version},
+            limit=self.journal.limit is not None,
+            create=self.journal.create,
+            analyst=self.journal.analyst is not None,
+            whole=self.whole,
+            out=self.out is not None,
+        )
+        shared = {
+            each.name: getattr(self, each.name) for each in fields(PreviewQuestionOptions) if each.name != "journal"
+        }
+        shared["journal"] = PreviewLedgerOptions(ledger=self.journal.ledger, dataset=self.journal.dataset)
+        if self.cost is None:
+            print_message("'sfumato query --accuracy' is the former spelling of 'sfumato query preview' and will go.")
+            return PreviewOptions(**shared, loss=self.loss)
+        if self.accuracy or self.loss != LossOptions():
+            raise InputError(
+                "--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho"
+            )
+        print_message("'sfumato query --cost' is the former spelling of 'sfumato query price --error' and will go.")
+        return PriceOptions(**shared, error=self.cost)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewLedgerOptions:
+    """The options of the ledger that a preview reads released counts from."""
+
+    ledger: LedgerOption = None
+    dataset: DatasetOption = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewQuestionOptions(QuestionOptions):
+    """The options that a preview and a price share."""
+
+    rows: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows to suppose in each group, for the errors of means and variances."),
+    ] = None
+    journal: PreviewLedgerOptions
+
+    def estimate(self, request: CostRequest) -> CostEstimate:
+        """Return the price of the question, or the errors of its answers.  This reads no rows and charges nothing."""
+        parsed = self.parsed()
+        released_rows = self._released_rows(parsed)
+        more = "state yours with --rows"
+        return request.estimate_cost(parsed.domain, parsed.query, rows=None, more=more, released_rows=released_rows)
+
+    def _released_rows(self, parsed: _ParsedStatement) -> tuple[int, ...]:
+        """Return rows of groups by counts in the ledger of the table, if there is one and errors depend on rows."""
+        from sfumato.privacy.loss import Epsilon
+        from sfumato.query.plan import accuracy, released_rows
+
+        query = parsed.query
+        if self.schema is not None or parsed.view is not None or self.rows or query.data_dependent_groups:
+            return ()
+        if all(each.rows is None for each in accuracy(parsed.domain, query, Epsilon(1), confidence="0.95", rows=1)):
+            return ()
+        from sfumato.ledger.ledger import Ledger  # other previews load no library of databases
+
+        journal = LedgerOptions(ledger=self.journal.ledger, dataset=self.journal.dataset)
+        source = Source(table=self.table, domain=parsed.path, journal=journal, charge=None)
+        ledger = Ledger(source.ledger_url(), dataset=journal.dataset)
+        return released_rows(ledger, parsed.domain, query, analyst=None) if ledger.exists() else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewOptions(PreviewQuestionOptions):
+    """The options of ``sfumato query preview``."""
+
+    loss: LossOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceOptions(PreviewQuestionOptions):
+    """The options of ``sfumato query price``."""
+
+    error: Annotated[
+        str,
+        typer.Option(metavar="DISTANCE", help="Largest half-width of the intervals. For a quantile, in rows of rank."),
+    ]
+
+
+def _missing_of_query(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the command line lacks.  The former spelling of a price has no loss."""
+    return (missing_for_table if given.get("cost") else missing_of_release)(given)
+
+
+@help_page(
+    HelpPage(
+        usage="--epsilon E",
+        sections={"Main options": "epsilon delta confidence out", "Ledger": "create limit"},
+        parts=("query preview", "query price"),
+        missing=_missing_of_query,
+    )
+)
+def query(given: QueryOptions) -> None:
+    """Answer a SELECT with differential privacy. Repeating a query is free.
+
+    Example: sfumato query people.csv "SELECT education, COUNT(*) FROM people GROUP BY education" --epsilon 0.1
+
+    With --schema, the statement joins several tables of a folder or a database.
+    """
     from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
 
     request = given.request()
-    described, parsed, view = _statement(given, request)
-    domain = view.domain if view is not None else described
-    assert isinstance(domain, Domain)
-    given.refuse_unknown(parsed)
-    if given.cost is not None or given.accuracy:
-        _preview(given, domain, parsed, _released_rows(given, domain, parsed) if view is None else ())
+    other = given.other_command()
+    if isinstance(other, PriceOptions):
+        price(other)
         return
-    loss = request.loss.loss()
+    if other is not None:
+        preview(other)
+        return
+    loss, parsed = request.loss.loss(), given.parsed()
     if given.rows is not None:
-        raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
-    for warning in low_signal_warnings(domain, parsed, loss):
+        raise InputError("--rows supposes rows for 'query preview' and 'query price'; an answer does not need them")
+    for warning in low_signal_warnings(parsed.domain, parsed.query, loss):
         print_message(f"Before it is charged: {warning}.")
-    source = given.source(loss)
+    source = given.source(parsed.path, loss)
     if given.out is not None:
         writable(given.out, overwrite=given.overwrite)
         refuse_clashes([given.out], inputs=source.files(), overwrite=given.overwrite)
-    vault = _vault(source, described, view, loss)
-    with working("Asking"):
-        answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
+    vault = _vault(source, parsed)
+    with working("Answering"):
+        answer = ask(vault, parsed.query, loss=loss, confidence=request.confidence)
     answer = request.post_processed(answer)
     if given.out is None:
         _print(answer, as_json=given.as_json)
@@ -153,67 +314,22 @@ def query(given: QueryOptions) -> None:
         _write(answer, given.out, overwrite=given.overwrite, as_json=given.as_json)
 
 
-def _preview(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
-    """Print what the question would cost, or how wrong its answers would be.  Nothing is spent.
+@help_page(
+    HelpPage(
+        usage="--epsilon E", sections={"Main options": "epsilon delta confidence rows"}, missing=missing_of_release
+    )
+)
+def preview(given: PreviewOptions) -> None:
+    """Show the error of an answer before you spend anything.
 
-    ``released_rows`` has rows of groups by counts that were released before.
+    Example: sfumato query preview people.csv "SELECT AVG(age) FROM people" --epsilon 0.1
+
+    It reads no rows and charges nothing.
     """
-    journal = given.journal
-    _refuse_unused(
-        **{"new-version": journal.new_version},
-        limit=journal.limit is not None,
-        create=journal.create,
-        analyst=journal.analyst is not None,
-        whole=given.whole,
-        out=given.out is not None,
-    )
-    if given.cost is None:
-        _print_errors(given, domain, query, released_rows)
-        return
-    if given.accuracy or given.loss != LossOptions():
-        raise InputError("--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho")
-    _print_cost(given, domain, query, released_rows)
-
-
-def _print_cost(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
-    from sfumato.app.api.questions import CostRequest, validate_fields
-    from sfumato.privacy.loss import plain
-
-    request = validate_fields(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
-    estimate = request.estimate_cost(
-        domain, query, rows=None, more="state yours with --rows", released_rows=released_rows
-    )
-    assert estimate.cost is not None
-    text = f"{estimate.cost} keeps every answer within {given.cost}, each with probability {given.confidence}."
-    value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
-    result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
-
-
-def _released_rows(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ...]:
-    """Return rows of groups by counts in the ledger of the table, if there is one and errors depend on rows."""
-    from sfumato.privacy.loss import Epsilon
-    from sfumato.query.plan import accuracy, released_rows
-
-    if given.domain is None or given.rows is not None or query.data_dependent_groups:
-        return ()
-    if all(each.rows is None for each in accuracy(domain, query, Epsilon(1), confidence="0.95", rows=1)):
-        return ()
-    from sfumato.ledger.ledger import Ledger  # other previews load no library of databases
-    from sfumato.vault.vault_opening import default_ledger_url
-
-    journal = given.journal
-    url = default_ledger_url(given.domain) if journal.ledger is None else database(journal.ledger)
-    ledger = Ledger(url, dataset=journal.dataset)
-    return released_rows(ledger, domain, query, analyst=journal.analyst) if ledger.exists() else ()
-
-
-def _print_errors(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
     from sfumato.app.api.questions import CostRequest, validate_fields
 
     request = validate_fields(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
-    estimate = request.estimate_cost(
-        domain, query, rows=None, more="state yours with --rows", released_rows=released_rows
-    )
+    estimate = given.estimate(request)
     meaning = f"Each answer is within its half-width with probability {given.confidence}."
     errors = {
         "expected": [asdict(each) for each in estimate.expected],
@@ -224,6 +340,27 @@ def _print_errors(given: QueryOptions, domain: Domain, query: Query, released_ro
     result(errors, "\n".join([lines, "", meaning, *estimate.notes]), as_json=given.as_json)
 
 
+@help_page(
+    HelpPage(usage="--error DISTANCE", sections={"Main options": "error confidence rows"}, missing=missing_for_table)
+)
+def price(given: PriceOptions) -> None:
+    """Find the epsilon for a wanted error.
+
+    Example: sfumato query price people.csv "SELECT COUNT(*) FROM people" --error 10
+
+    It reads no rows and charges nothing.
+    """
+    from sfumato.app.api.questions import CostRequest, validate_fields
+    from sfumato.privacy.loss import plain
+
+    request = validate_fields(CostRequest, given.question() | {"error": given.error, "rows": given.rows})
+    estimate = given.estimate(request)
+    assert estimate.cost is not None
+    text = f"{estimate.cost} keeps every answer within {given.error}, each with probability {given.confidence}."
+    value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
+    result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
+
+
 def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None:
     answer.released_rows().write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
@@ -231,49 +368,16 @@ def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None
     result(written | stated, f"Wrote {out}: {pluralize(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
 
 
-def _statement(given: QueryOptions, request: AskRequest) -> tuple[Domain | Schema, Query, BoundedView | None]:
-    """Read the statement, under the bounds of a schema or others; a single table has only those of its domain.
-
-    Returns:
-        The description of the table or tables, the query, and the view that it is about, if there is one.
-    """
-    refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
-    if given.schema is not None:
-        return _of_schema(given, given.schema)
-    from sfumato.domain import load
-
-    domain = load(domain_or_schema(given.domain, given.schema))
-    return domain, *request.read(domain, tuple(given.discover or ()))
-
-
-def _vault(source: Source, described: Domain | Schema, view: BoundedView | None, first: Loss) -> Vault:
+def _vault(source: Source, parsed: _ParsedStatement) -> Vault:
     """Open the vault of the table or of the view."""
     from sfumato.domain import Domain
 
+    described, view = parsed.described, parsed.view
     if isinstance(described, Domain):
-        vault = source.vault(first=first, described=described)
+        vault = source.vault(described)
         return vault if view is None else vault.for_view(view)
     assert view is not None, "tables of a schema are asked through views"
-    return source.schema(described, first=first).for_view(view)
-
-
-def _of_schema(given: QueryOptions, file: Path) -> tuple[Schema, Query, BoundedView]:
-    from sfumato.query.statements.table_statement import parse_tables
-
-    if given.discover:
-        raise InputError("of several tables no values are found in the data: declare them in the schema")
-    schema = read_schema(file)
-    statement = parse_tables(given.statement, schema)
-    bounds = other_bounds(statement.view.unit, rows=given.unit_rows, per=given.per)
-    if bounds != statement.view.unit:
-        try:
-            statement = parse_tables(given.statement, schema, bounds=bounds)
-        except QueryError as error:  # the statement was read above: what is wrong are the bounds
-            raise InputError(
-                f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
-            ) from None
-    query = replace(statement.query, truncation=given.truncation).check(statement.view.domain)
-    return schema, query, statement.view
+    return source.schema(described).for_view(view)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
@@ -318,11 +422,19 @@ def _meaning(answer: Answer) -> str:
     return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{notes_text}"
 
 
+@help_page(
+    HelpPage(
+        usage="--by COLUMN --epsilon E",
+        sections={"Main options": "by epsilon delta confidence", "Ledger": "create limit"},
+        missing=missing_of_release,
+    )
+)
 def regress(
     table: TableArgument,
-    outcome: Annotated[str, typer.Argument(help="What is explained: an attribute of numbers, or a condition.")],
+    outcome: Annotated[str, typer.Argument(help="Column of numbers to explain, or a condition.")],
     by: Annotated[
-        list[str], typer.Option(help="An attribute of numbers, or a condition such as \"sex = 'F'\"; several times.")
+        list[str],
+        typer.Option(metavar="COLUMN", help="Column of numbers, or a condition such as \"sex = 'F'\". Repeatable."),
     ],
     domain: OneDomainOption = None,
     *,
@@ -332,18 +444,19 @@ def regress(
     journal: LedgerOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain an outcome by inputs, by linear regression under differential privacy, with intervals.
+    """Fit a linear regression with differential privacy, with intervals.
 
-    Intervals count the noise, and those of a population the sample as well.  The same question at the same loss returns
-    its stored answer and costs nothing.
+    Example: sfumato regress people.csv income --by age --by "sex = 'F'" --epsilon 1 --delta 1e-9
+
+    The intervals of the table count the noise. Those of the population count the sample as well.
     """
     from sfumato.query import linear_regression
 
     amount = loss.fields().loss()
-    described = domain_or_schema(domain, view.schema)
+    described = domain_or_schema(domain, view.schema, table)
     source = Source(table=table, domain=described, journal=journal, charge=amount.charge, view=view.read())
-    vault = source.vault(first=amount)
-    with working("Measuring"):
+    vault = source.vault()
+    with working("Making the release"):
         regression = linear_regression(vault, outcome, by, loss=amount, confidence=confidence)
     lines = [
         {"of": each.variable, "table": str(each.table), "population": str(each.population or "-")}

@@ -33,32 +33,39 @@ app = typer.Typer(no_args_is_help=True, help="Describe several tables before any
 
 SchemaPath = Annotated[Path, typer.Argument(help="Schema, a YAML file.")]
 TablesOption = Annotated[
-    str | None, typer.Option("--tables", help="Folder of the tables, or the URL of their database.")
+    str | None, typer.Option("--tables", metavar="TABLES", help="Folder of the tables, or the URL of their database.")
 ]
 
 ViewsOption = Annotated[
     list[Path] | None,
-    typer.Option("--view", help="With --tables: also say what the bounds of this view cut; several times."),
+    typer.Option("--view", help="With --tables: also count the rows of this view beyond its bounds. Repeatable."),
 ]
 
 
 @app.command("draft")
 def draft_tables(
     places: Annotated[
-        list[str], typer.Argument(help="A folder of CSV or Parquet files, several files, or the URL of a database.")
+        list[str],
+        typer.Argument(
+            metavar="TABLES", help="Folder of CSV or Parquet files, several files, or the URL of a database."
+        ),
     ],
     unit: Annotated[
-        str | None, typer.Option(help="Column by which people are called; else the one that sounds most like it.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column that identifies people. Default: guessed from the names."),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the schema; else that of the folder or database.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the schema. Default: the name of the folder or database.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the draft. Default: standard output.")] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Draft a schema from several tables: keys, owners of rows, references, types.
 
-    The draft is taken from the protected tables, so every release refuses it until its owner has replaced facts of the
-    tables by public ones, and accepted it.  The draft does not state how many rows of a person are kept, or which
-    tables are public, because only their owner can decide this.
+    Example: sfumato schema draft hospital --unit patient --out hospital.yaml
+
+    The draft holds facts of the protected tables. Replace them by public facts, then accept the draft. Until then,
+    every release refuses it. You also decide how many rows of a person are kept, and which tables are public.
     """
     from sfumato.description.findings import confirm_option
     from sfumato.description.tables_draft import describe_tables
@@ -83,11 +90,14 @@ def draft_tables(
 @app.command("show")
 def show_schema(
     path: SchemaPath,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with the schema as a picture.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with a picture of the schema.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a schema: tables, whose their rows are, what is kept of one person; with --html as a picture."""
+    """Show a schema: tables, owners of their rows, and bounds per person.
+
+    Example: sfumato schema show hospital.yaml --html hospital.html
+    """
     from sfumato.domain.table_schema import load_schema
     from sfumato.report.linked_tables_page import schema_page, schema_rows
     from sfumato.vault.release import save_text
@@ -113,7 +123,12 @@ def check_schema(
     view: ViewsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a schema, and with --tables its keys, how values fit, and what bounds cut: for their owner's eyes only."""
+    """Check a schema, and how the values of tables fit it.
+
+    Example: sfumato schema check hospital.yaml --tables hospital
+
+    With --tables, keys are checked, and rows beyond the bounds are counted. The counts are only for the owner.
+    """
     from sfumato.domain.table_schema import load_schema
     from sfumato.query.statements.derived_columns import check_derived
 
@@ -192,19 +207,22 @@ def _bounded(schema: Schema, table: SchemaTable) -> bool:
 @app.command("accept")
 def accept_file(
     path: SchemaPath,
-    by: Annotated[str, typer.Option(help="Who accepts it: a name that the file keeps.")],
+    by: Annotated[str, typer.Option(metavar="NAME", help="Your name. The file records it.")],
     tables: Annotated[
         str | None,
-        typer.Option("--tables", help="Also check the keys of these tables, and look for what was taken from them."),
+        typer.Option(
+            "--tables", metavar="TABLES", help="Also check the keys, and search for facts taken from these tables."
+        ),
     ] = None,
     confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accept a schema unchanged, and confirm its findings.
 
-    Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
-    they confirmed, and whether the draft was edited. An edited file has to be accepted again; until then releases
-    refuse it.
+    Example: sfumato schema accept hospital.yaml --by "Ann Lee" --tables hospital --confirm bounds
+
+    Confirm each kind of finding by name, or edit the file. The file then states who accepted the schema, when, what
+    they confirmed, and if the draft was edited. After an edit, accept the file again.
     """
     from sfumato.description.findings import confirmed_kinds, refuse_unconfirmed
     from sfumato.description.schema_fit import schema_findings

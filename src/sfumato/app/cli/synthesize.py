@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,12 +29,14 @@ from sfumato.app.cli.output import (
 )
 from sfumato.app.cli.synthesize_tables import (
     NO_COMBINING,
-    TablesToMake,
+    LinkedFormatOption,
+    LinkedOptions,
     is_folder,
+    linked,
     refuse_of_one_table,
     sample_tables,
-    synthesize_tables,
 )
+from sfumato.app.help_pages import HelpPage, help_page, missing_of_release
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
@@ -64,7 +67,12 @@ def _list_methods(value: bool) -> None:
 
 
 MethodOption = Annotated[
-    str, typer.Option("--method", help="Method; auto takes the one of least noise, --methods lists all.")
+    str,
+    typer.Option(
+        "--method",
+        metavar="METHOD",
+        help="Method of synthesis. 'auto' takes the one with the smallest expected error. --methods lists all.",
+    ),
 ]
 MethodsOption = Annotated[
     bool,
@@ -74,12 +82,18 @@ MethodsOption = Annotated[
 ]
 
 
+FormerOption = Annotated[list[str] | None, typer.Option(hidden=True)]
+"""An option that ``synthesize linked`` has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeOptions:
     """The options of ``sfumato synthesize``."""
 
     table: TableArgument
-    out: Annotated[Path | None, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")] = None
+    out: Annotated[Path | None, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.  [required]")] = (
+        None
+    )
     domain: OneDomainOption = None
     view: ViewOptions
     loss: LossOptions
@@ -87,72 +101,47 @@ class SynthesizeOptions:
     methods: MethodsOption = False  # its callback stops
     marginals: Annotated[
         list[str] | None,
-        typer.Option(help="Attributes that belong together, comma-separated; several times for several marginals."),
+        typer.Option(metavar="A,B", help="Columns to measure together. Repeatable. Default: all pairs."),
     ] = None
     way: Annotated[
-        int | None, typer.Option(min=1, help="Instead of --marginals: all marginals of so many attributes; 2 without.")
+        int | None, typer.Option(min=1, help="Measure all marginals of N columns, instead of --marginals. Default: 2.")
     ] = None
     rows: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Number of rows, if it is public; without, it comes from what is measured, of which graphical methods "
-            "spend half a percent on a rough count, and mwem a twentieth on a better one.",
+            help="Number of rows, if it is public. Default: measured, with a small part of the loss.",
         ),
     ] = None
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Queries that mwem measures; 30, or all if fewer, without.")
+        int | None, typer.Option(min=1, help="Queries that mwem measures. Default: 30, or all if there are fewer.")
     ] = None
     zeros: Annotated[
-        Path | None, typer.Option(help="Impossible combinations, a YAML file, for auto and graphical methods.")
+        Path | None,
+        typer.Option(help="YAML file of impossible combinations, for auto and graphical methods."),
     ] = None
     reuse: Annotated[
-        bool, typer.Option("--reuse/--no-reuse", help="Let aim use what was released of the same table before, or not.")
+        bool, typer.Option("--reuse/--no-reuse", help="Let aim use earlier releases of the same table, or not.")
     ] = True
     bound_pairs: Annotated[
         bool,
         typer.Option(
             "--bound-pairs",
-            help="Let aim also measure, for 3 % of the loss, how far each pair is from the table, for bounds of what "
-            "it left to its model.",
+            help="Let aim spend 3 % of the loss on error bounds for pairs of columns that it only models.",
         ),
     ] = False
-    order: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="TABLE=COLUMN or TABLE=COLUMN:falling: how the rows of a person follow each other; by the first date "
-            "without. With --schema and a folder as --out."
-        ),
-    ] = None
-    most: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="TABLE=ROWS: rows of a person that are kept, the first in order; as the schema says without. With "
-            "--schema and a folder as --out."
-        ),
-    ] = None
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Rows before it that a row is drawn by, 1 or 2, of all tables or TABLE=ROWS of one; 1 without. With a "
-            "folder."
-        ),
-    ] = None
-    final: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="TABLE.COLUMN=VALUE: after such a row a person has no further one in that table, as after a death; "
-            "with a folder."
-        ),
-    ] = None
-    file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet"
+    order: FormerOption = None
+    most: FormerOption = None
+    memory: FormerOption = None
+    final: FormerOption = None
+    file_format: Annotated[str, typer.Option("--format", hidden=True)] = "parquet"
     preview: Annotated[
         bool, typer.Option("--preview", help="Print the expected errors by column and pair, and stop. Free.")
     ] = False
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Release although noise hides the pairs of a table of so few --rows.")
     ] = False
-    html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
+    html: Annotated[Path | None, typer.Option(help="Also write the release report.")] = None
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None
     journal: LedgerOptions
     overwrite: OverwriteOption = False
@@ -170,13 +159,13 @@ class SynthesizeOptions:
 
     def source(self, loss: Loss) -> Source:
         """Return the table and its ledger."""
-        described = domain_or_schema(self.domain, self.view.schema)
+        described = domain_or_schema(self.domain, self.view.schema, self.table)
         return Source(
             table=self.table, domain=described, journal=self.journal, view=self.view.read(), charge=loss.charge
         )
 
-    def tables(self) -> TablesToMake:
-        """Return the request for several tables.
+    def linked(self, schema: Path) -> LinkedOptions:
+        """Return the options of ``synthesize linked``, of which a folder as ``--out`` is the former spelling.
 
         Raises:
             InputError: an option is for one synthetic table.
@@ -194,18 +183,8 @@ class SynthesizeOptions:
             "method": self.method != AUTO,
         }
         refuse_of_one_table(single)
-        return TablesToMake(
-            out=self.file(),
-            file_format=self.file_format,
-            orders=self.order or (),
-            most=self.most or (),
-            memory=self.memory or (),
-            final=self.final or (),
-            units=self.rows,
-            html=self.html,
-            model=self.model,
-            overwrite=self.overwrite,
-        )
+        shared: dict[str, Any] = {each.name: getattr(self, each.name, None) for each in fields(LinkedOptions)}
+        return LinkedOptions(**shared | {"schema": schema, "out": self.file()})
 
     def request(self, loss: LossFields) -> SynthesizeRequest:
         """Return the request for one table.
@@ -217,10 +196,10 @@ class SynthesizeOptions:
         from sfumato.app.api.releases import SynthesizeRequest
 
         if self.order or self.most or self.memory or self.final or self.file_format != "parquet":
-            raise InputError("--order, --most, --memory, --final and --format are for --schema with a folder as --out")
+            raise InputError("--order, --most, --memory, --final and --format are for 'sfumato synthesize linked'")
         if self.html is not None:
             require("plots", "--html")
-        fields = {
+        values = {
             "method": self.method,
             "loss": loss,
             "marginals": [[name.strip() for name in clique.split(",")] for clique in self.marginals or ()],
@@ -231,25 +210,45 @@ class SynthesizeOptions:
             "reuse": self.reuse,
             "bound_pairs": self.bound_pairs,
         }
-        request = validate_fields(SynthesizeRequest, fields)
+        request = validate_fields(SynthesizeRequest, values)
         request.refuse_unused()
         return request
 
 
-def synthesize(given: SynthesizeOptions) -> None:
-    """Release a synthetic table under differential privacy.
+def _missing_of_synthesis(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the command line lacks.  A preview needs no file."""
+    if not (given.get("out") or given.get("preview")):
+        yield "--out FILE"
+    yield from missing_of_release(given)
 
-    With --schema and a folder as --out: a table of people, and tables of what each of them has, that belong together.
+
+@help_page(
+    HelpPage(
+        usage="--out FILE --epsilon E [--delta D]",
+        sections={
+            "Main options": "out epsilon delta html",
+            "What to keep accurate": "marginals method",
+            "Ledger": "create limit",
+        },
+        parts=("synthesize linked",),
+        missing=_missing_of_synthesis,
+    )
+)
+def synthesize(given: SynthesizeOptions) -> None:
+    """Make a synthetic table with differential privacy.
+
+    Example: sfumato synthesize people.csv --epsilon 1 --delta 1e-9 --out synthetic.parquet
     """
-    fields = given.loss.fields()
-    loss = fields.loss()
+    loss = given.loss.fields()
     schema = given.view.schema
     if schema is not None and given.view.view is None and given.out is not None and is_folder(given.out):
-        tables = given.tables()
-        source = Source(table=given.table, domain=schema, journal=given.journal, charge=loss.charge)
-        synthesize_tables(source, tables, loss, as_json=given.as_json)
+        options = given.linked(schema)
+        print_message(
+            "'sfumato synthesize --schema' is the former spelling of 'sfumato synthesize linked' and will go."
+        )
+        linked(options)
         return
-    _synthesize_table(given, given.request(fields), loss)
+    _synthesize_table(given, given.request(loss), loss.loss())
 
 
 def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss: Loss) -> None:
@@ -265,10 +264,10 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     writable(out, overwrite=given.overwrite)
     outputs = [out, codebook_path(out), given.html, given.model]
     refuse_clashes(outputs, inputs=[*source.files(), given.zeros, given.view.view], overwrite=given.overwrite)
-    vault = source.vault(first=loss)
+    vault = source.vault()
     _refuse_hidden_pairs(vault.domain, request, anyway=given.anyway)
     _warn(vault.domain, given.rows, loss, request)
-    with working("Measuring and fitting"):
+    with working("Making the release"):
         release = request.release(vault)
         del vault  # and the tables that it keeps: rows are drawn without them
         sample = release.rows
@@ -386,22 +385,21 @@ class SampleOptions:
     rows: Annotated[
         int | None,
         typer.Option(
-            min=1, help="How many; without, as many as the release has, or with --given as many of them as it expects."
+            min=1, help="Number of rows. Default: as many as the release has, or with --given, as many as it expects."
         ),
     ] = None
     given: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show --cells'; several times for more. "
-            "For graphical models, such as of aim."
+            metavar="COLUMN=VALUE",
+            help="Draw only such rows. 'sfumato domain show --cells COLUMN' lists the values. Repeatable. For "
+            "graphical models, such as of aim.",
         ),
     ] = None
     copies: Annotated[
-        int | None, typer.Option(min=1, max=100, help="So many files, NAME-1 and so on, each drawn by itself.")
+        int | None, typer.Option(min=1, max=100, help="Draw N files, NAME-1 and so on, independently.")
     ] = None
-    file_format: Annotated[
-        str, typer.Option("--format", help="Of the files in a folder of linked tables: parquet or csv.")
-    ] = "parquet"
+    file_format: LinkedFormatOption = "parquet"
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
 
@@ -424,9 +422,11 @@ class SampleOptions:
 
 
 def sample(options: SampleOptions) -> None:
-    """Draw rows from a saved model.  They cost nothing, and reveal nothing beyond the model.
+    """Draw more rows from a saved model. This is free.
 
-    A model of linked tables writes as many units as were released to a new folder.
+    Example: sfumato sample model.json --out more.parquet
+
+    The rows reveal nothing beyond the model. From a model of linked tables, all units are drawn into a new folder.
     """
     from sfumato.synthesize.linked import is_of_linked_tables
 

@@ -1,7 +1,8 @@
-"""``sfumato synthesize --schema FILE --out FOLDER`` for linked tables, and ``sfumato describe``."""
+"""``sfumato synthesize linked`` for linked tables, and ``sfumato show``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +12,12 @@ import typer
 
 from sfumato.app.cli.options import (
     JsonOption,
+    LedgerOptions,
+    LossOptions,
     OverwriteOption,
     Source,
+    domain_or_schema,
+    read_schema,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -21,6 +26,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
+from sfumato.app.help_pages import HelpPage, help_page, missing_of_release
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
     from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.domain.unit import Acceptance
-    from sfumato.privacy.loss import Loss
     from sfumato.synthesize import LinkedRelease
     from sfumato.synthesize.codebook.codebook import Codebook
 
@@ -41,50 +46,60 @@ NO_COMBINING = (
 
 _FALLING = ":falling"
 _TABLES = {".parquet", ".csv", ".arrow"}
-_FILES = {
-    ".xlsx",
-    ".xls",
-    ".json",
-    ".jsonl",
-    ".yaml",
-    ".yml",
-    ".tsv",
-    ".txt",
-    ".pq",
-    ".gz",
-    ".zip",
-    ".feather",
-    ".html",
-}
+_FILES = re.compile(r"\.(xlsx?|jsonl?|ya?ml|tsv|txt|pq|gz|zip|feather|html)", re.IGNORECASE)
+
+
+LinkedFormatOption = Annotated[
+    str, typer.Option("--format", metavar="parquet|csv", help="Format of the files in the folder.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablesToMake:
-    """The options for linked synthetic tables.
+class LinkedOptions:
+    """The options of ``sfumato synthesize linked``."""
 
-    Attributes:
-        out: folder of the tables.
-        file_format: format of its files.
-        orders: TABLE=COLUMN or TABLE=COLUMN:falling.
-        most: TABLE=ROWS.
-        memory: ROWS or TABLE=ROWS, the number of earlier rows on which a row depends.
-        final: TABLE.COLUMN=VALUE, after which a unit has no further row of that table.
-        units: the public number of units, or None.
-        html: file of the page.
-        model: file of the model, to draw such tables again.
-        overwrite: if true, the page and the model may replace files.
-    """
-
-    out: Path
-    file_format: str
-    orders: Sequence[str]
-    most: Sequence[str]
-    memory: Sequence[str]
-    final: Sequence[str]
-    units: int | None
-    html: Path | None
-    model: Path | None
-    overwrite: bool
+    table: Annotated[str, typer.Argument(metavar="TABLES", help="Folder of the tables, or the URL of their database.")]
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="Accepted schema of the tables, a YAML file. Default: the file next to them."),
+    ] = None
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the tables.")]
+    loss: LossOptions
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Number of units, such as people, if it is public. Default: measured.")
+    ] = None
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE=COLUMN",
+            help="Column that orders the rows of a unit. TABLE=COLUMN:falling reverses it. Default: the first date.",
+        ),
+    ] = None
+    most: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE=N", help="Keep the first N rows of a unit, in order. Default: the bound of the schema."
+        ),
+    ] = None
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N", help="Rows before it on which a row depends, 1 or 2. TABLE=N for one table. Default: 1."
+        ),
+    ] = None
+    final: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE.COLUMN=VALUE",
+            help="Value after which a unit has no more rows in the table, such as a death.",
+        ),
+    ] = None
+    file_format: LinkedFormatOption = "parquet"
+    html: Annotated[Path | None, typer.Option(help="Also write the release report.")] = None
+    model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None
+    journal: LedgerOptions
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
 
 
 def is_folder(out: Path) -> bool:
@@ -108,16 +123,32 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
         )
 
 
-def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_json: bool) -> None:
-    """Release synthetic tables into a new folder."""
-    from sfumato.app.cli.options import read_schema
+@help_page(
+    HelpPage(
+        usage="--schema FILE --out FOLDER --epsilon E [--delta D]",
+        sections={
+            "Main options": "schema out epsilon delta html",
+            "What to keep accurate": "order most memory final",
+            "Ledger": "create limit",
+        },
+        missing=missing_of_release,
+    )
+)
+def linked(given: LinkedOptions) -> None:
+    """Make linked synthetic tables with differential privacy: people, and what each of them has.
+
+    Example: sfumato synthesize linked hospital --schema hospital.yaml --epsilon 1 --delta 1e-9 --out synthetic
+    """
     from sfumato.domain.linked_domain import link_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, linked_without_delta, synthesize_linked
     from sfumato.synthesize.linked.linked_release import free_folder
 
+    loss = given.loss.fields().loss()
+    schema_file = given.schema or domain_or_schema(None, None, given.table)
+    source = Source(table=given.table, domain=schema_file, journal=given.journal, charge=loss.charge)
     if given.html is not None:
         require("plots", "--html")
-    if given.out.suffix.lower() in _FILES:
+    if _FILES.fullmatch(given.out.suffix):
         raise InputError(
             f"{given.out} is named like a file; name a folder for several tables, or end it in .parquet, .csv or "
             ".arrow for one, with --view",
@@ -130,11 +161,11 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     children = _children(schema, given)
     for note in link_tables(schema, children).left_out:
         print_message(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
-    total = NoisyTotal() if given.units is None else PublicTotal(given.units)
+    total = NoisyTotal() if given.rows is None else PublicTotal(given.rows)
     for advice in linked_without_delta(schema, loss=loss, children=children, total=total):
         print_message(f"Before it is charged: {advice}.")
-    vault = source.schema(schema, first=loss)
-    with working("Measuring and fitting"):
+    vault = source.schema(schema)
+    with working("Making the release"):
         release = synthesize_linked(vault, loss=loss, children=children, total=total)
         del vault
         tables = release.tables
@@ -143,10 +174,12 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     for note in release.notes:
         print_message(f"Note: {note}.")
     value = {"out": str(given.out), "files": [path.name for path in files], "rows": rows, **release.statement()}
-    result(value, _text(release), as_json=as_json)
+    result(value, _text(release), as_json=given.as_json)
 
 
-def _write_tables(release: LinkedRelease, rows: Mapping[str, int], target: Path, given: TablesToMake) -> Sequence[Path]:
+def _write_tables(
+    release: LinkedRelease, rows: Mapping[str, int], target: Path, given: LinkedOptions
+) -> Sequence[Path]:
     """Write the released tables, their model and their page, and return the files of the tables."""
     from sfumato.synthesize import save_linked
     from sfumato.synthesize.linked.linked_codebook import read_family_codebook
@@ -196,26 +229,27 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     result({**written, **value}, text, as_json=as_json)
 
 
-def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
+def _children(schema: Schema, given: LinkedOptions) -> list[ChildTable]:
     from sfumato.domain.linked_domain import link_tables
 
     children = {child.table.name: child for child in link_tables(schema).children}
-    for name, text in _by_table(given.orders, "--order", children).items():
+    for name, text in _by_table(given.order or (), "--order", children).items():
         falling = text.endswith(_FALLING)
         children[name] = replace(children[name], order=text.removesuffix(_FALLING), falling=falling)
-    for name, text in _by_table(given.most, "--most", children).items():
+    for name, text in _by_table(given.most or (), "--most", children).items():
         if not text.isdecimal():
             raise InputError(f"--most takes TABLE=ROWS, not {name}={text}", culprit=text)
         if int(text) > (bound := schema.bounds(name).rows):
             raise InputError(f"--most keeps at most the {bound} rows of {name} that the schema bounds, not {text}")
         children[name] = replace(children[name], most=int(text))
-    for name, end in _ends(given.final, children).items():
+    for name, end in _ends(given.final or (), children).items():
         children[name] = replace(children[name], final=end)
-    of_all = [text for text in given.memory if text.isdecimal()]
+    memory = given.memory or ()
+    of_all = [text for text in memory if text.isdecimal()]
     if len(of_all) > 1:
-        raise InputError("--memory is said twice of all tables; say TABLE=ROWS of one", culprit=given.memory)
+        raise InputError("--memory is said twice of all tables; say TABLE=ROWS of one", culprit=memory)
     of_each = dict.fromkeys(children, of_all[0] if of_all else "1")
-    of_each |= _by_table([text for text in given.memory if not text.isdecimal()], "--memory", children)
+    of_each |= _by_table([text for text in memory if not text.isdecimal()], "--memory", children)
     for name, text in of_each.items():
         if text not in ("1", "2"):
             raise InputError(f"--memory looks 1 or 2 rows back, not {text}", culprit=text)
@@ -280,11 +314,11 @@ def _text(release: LinkedRelease) -> str:
 _MOST_SHOWN = 100  # lines of a table of a codebook
 
 
-def describe(
+def show(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Synthetic rows that 'sfumato synthesize' wrote: .parquet or .arrow, or a folder of linked tables."
+            help="Synthetic file that 'sfumato synthesize' wrote, .parquet or .arrow, or a folder of linked tables."
         ),
     ],
     html: Annotated[Path | None, typer.Option(help="Also write the codebook as a page.")] = None,
@@ -292,12 +326,14 @@ def describe(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a synthetic file from its codebook: columns, guarantee, errors, uses.
+    """Show what a synthetic file holds: guarantee, columns, errors, uses.
 
-    The codebook of a folder of linked tables is its release.json.
+    Example: sfumato show synthetic.parquet --html synthetic.html
+
+    The facts come from the codebook in the file. For a folder of linked tables, they come from its release.json.
     """
-    say = _describe_tables if file.is_dir() else _describe_rows
-    say(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
+    show_release = _describe_tables if file.is_dir() else _describe_rows
+    show_release(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
 
 
 def _acceptance_in(file: Path) -> Acceptance | None:
