@@ -160,3 +160,14 @@ def pluralize(number: int, thing: str) -> str:
     """
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else plural}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent.
+
+    >>> percent(0.918), percent(0.02), percent(0.0001), percent(0.0)
+    ('91.8 %', '2 %', 'below 0.1 %', '0 %')
+    """
+    if 0 < share < 0.0005:  # noqa: PLR2004  (it would round to zero)
+        return "below 0.1 %"
+    return f"{round(100 * share, 1):g} %"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from sfumato.errors import percent
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import BASELINES, CEILING, FLOOR, RAW, baseline
 from sfumato.evaluate.intervals import Advantage
@@ -155,17 +156,17 @@ def _columns(result: EvaluationResult) -> Judgement:
         if real
     ]
     gap, name = max(gaps, default=(math.nan, ""))
-    figure = "not measured" if math.isnan(gap) else f"at most {gap:.1%} of rows off: {name}"
-    return Judgement(COLUMN.question, figure, f"good up to {COLUMN.good:.0%} of rows", COLUMN.verdict(gap))
+    figure = "not measured" if math.isnan(gap) else f"at most {percent(gap)} of rows off: {name}"
+    return Judgement(COLUMN.question, figure, f"good up to {percent(COLUMN.good)} of rows", COLUMN.verdict(gap))
 
 
 def _pairs(result: EvaluationResult, floor: EvaluationResult, ceiling: EvaluationResult | None) -> Judgement:
-    figure, low = f"{result.marginals[1]:.1%} of rows in the right cell", floor.marginals[1]
+    figure, low = f"{percent(result.marginals[1])} of rows in the right cell", floor.marginals[1]
     if ceiling is None:
-        compared = f"{low:.1%} unrelated columns; needs a holdout"
+        compared = f"{percent(low)} unrelated columns; needs a holdout"
         return Judgement(PAIRS.question, figure, compared, Verdict.UNKNOWN)
     high = ceiling.marginals[1]
-    compared = f"{low:.1%} unrelated columns, {high:.1%} other people"
+    compared = f"{percent(low)} unrelated columns, {percent(high)} other people"
     if high <= low:
         return Judgement(PAIRS.question, figure, f"{compared}: the holdout is too small", Verdict.UNKNOWN)
     lost = 1 - rescaled(result.marginals[1], floor=low, ceiling=high)
@@ -174,8 +175,10 @@ def _pairs(result: EvaluationResult, floor: EvaluationResult, ceiling: Evaluatio
 
 def _worst_pair(result: EvaluationResult) -> Judgement:
     distance, first, second = result.worst_pair
-    figure = f"{distance:.1%} in the wrong cell: {first} \N{MULTIPLICATION SIGN} {second}"
-    return Judgement(WORST_PAIR.question, figure, f"good up to {WORST_PAIR.good:.0%}", WORST_PAIR.verdict(distance))
+    figure = f"{percent(distance)} in the wrong cell: {first} \N{MULTIPLICATION SIGN} {second}"
+    return Judgement(
+        WORST_PAIR.question, figure, f"good up to {percent(WORST_PAIR.good)}", WORST_PAIR.verdict(distance)
+    )
 
 
 def _association(result: EvaluationResult, results: Sequence[EvaluationResult]) -> Judgement:

@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import listed
-from sfumato.errors import InputError
+from sfumato.errors import InputError, percent
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.drawing import WIDE, Bar, bar_drawing, palette, percent_up
@@ -153,8 +153,8 @@ def _anonymized_numbers(facts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
     return (
         (f"{smallest:,}", f"{facts['counted']} at least in every class; there are {facts['classes']:,} classes"),
         (percent_up(1 / max(smallest, 1)), "highest chance that a match by these columns is right"),
-        (f"{facts['rows'] - facts['suppressed']:,}", f"rows published; {suppressed:.1%} suppressed"),
-        (f"{worst[1]:.1%}", f"of the detail of {worst[0]} is lost, the most of all columns"),
+        (f"{facts['rows'] - facts['suppressed']:,}", f"rows published; {percent(suppressed)} suppressed"),
+        (f"{percent(worst[1])}", f"of the detail of {worst[0]} is lost, the most of all columns"),
     )
 
 
@@ -163,7 +163,9 @@ def _anonymized_uses(release: Anonymized, quasi: Sequence[str]) -> Markup:
 
     facts = release.facts
     published = max(facts["rows"] - facts["suppressed"], 1)
-    read_off = [f"{name} ({rows / published:.1%} of the rows)" for name, rows in facts["homogeneous"].items() if rows]
+    read_off = [
+        f"{name} ({percent(rows / published)} of the rows)" for name, rows in facts["homogeneous"].items() if rows
+    ]
     good = [
         ("Counts and tables of the published values.", "They are exact for the published rows."),
         (f"Analyses by {listed(quasi)} in coarser values.", "The bars below show the values that are left."),

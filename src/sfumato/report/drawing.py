@@ -34,10 +34,10 @@ def palette(*, dark: bool = True) -> str:
     return style if dark else _DARK.sub("", style)
 
 
-def percent(share: float) -> str:
+def whole_percent(share: float) -> str:
     """Return a share in percent.
 
-    >>> percent(0.25), percent(0.004), percent(0.0)
+    >>> whole_percent(0.25), whole_percent(0.004), whole_percent(0.0)
     ('25 %', '< 1 %', '0 %')
     """
     return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "< 1 %"  # noqa: PLR2004
@@ -175,8 +175,8 @@ def budget_bar(shares: BudgetShares) -> str:
         for start, share, fill in spent
     )
     label = (
-        f"Budget: {percent(shares.earlier)} spent before, {percent(shares.release)} by this release, "
-        f"{percent(shares.later)} later, {percent(shares.left)} left"
+        f"Budget: {whole_percent(shares.earlier)} spent before, {whole_percent(shares.release)} by this release, "
+        f"{whole_percent(shares.later)} later, {whole_percent(shares.left)} left"
     )
     frame = f'<rect x=".5" y="1" width="{_WIDTH - 1}" height="15" rx="2" fill="none" stroke="{_INK}"/>'
     return drawing(label, _WIDTH, 18, blocks, frame)

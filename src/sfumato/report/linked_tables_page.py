@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.errors import percent
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.bar_pages import bar_section, chosen_columns
@@ -259,7 +260,7 @@ def _pair_picture(
         f"{name}-{children}",
         title=f"{title}: {children}",
         caption=f"Dark pairs cannot be used together. The worst is {worst[0]} with {worst[1]}: "
-        f"{distances[worst]:.1%} are in a wrong cell.",
+        f"{percent(distances[worst])} are in a wrong cell.",
         alternative=f"Heat map of the total variation of pairs of columns of two {children}.",
         charts=(Chart("", sized(heat, step=24)),),
         table=tuple(values),

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sfumato.arguments import listed
-from sfumato.errors import InputError, pluralize
+from sfumato.errors import InputError, percent, pluralize
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.drawing import CARD, Bar, PairCell, Trust, bar_drawing, pair_matrix
@@ -123,7 +123,7 @@ def _four_numbers(book: Codebook) -> tuple[tuple[str, str], ...]:
         numbers.append(
             (
                 f"\N{PLUS-MINUS SIGN} {max(known):,} rows",
-                f"or better, for {some} by one column ({share:.1%}, with 95 % confidence)",
+                f"or better, for {some} by one column ({percent(share)}, with 95 % confidence)",
             )
         )
     else:
@@ -211,7 +211,7 @@ def _good_uses(book: Codebook) -> Iterator[tuple[str, str]]:
         most = max(pair.misplaced or 0 for pair in close)
         yield (
             "Tables of two trusted columns,",
-            f"such as {_pair_names(close)}: at most {most:.1%} of the rows are in the wrong cell, with 95 %.",
+            f"such as {_pair_names(close)}: at most {percent(most)} of the rows are in the wrong cell, with 95 %.",
         )
     yield "Building and testing programs, and teaching.", "Columns, types and labels are those of the real table."
 
@@ -222,7 +222,7 @@ def _bad_uses(book: Codebook) -> Iterator[tuple[str, str]]:
     if wide:
         yield (
             f"Fine detail in {_pair_names(wide)}.",
-            f"Up to {wide[0].misplaced or 0:.0%} of the rows may be in the wrong cell.",
+            f"Up to {percent(wide[0].misplaced or 0)} of the rows may be in the wrong cell.",
         )
     if any(_trust(pair) is Trust.MODELED for pair in book.pairs) or book.pairs_left_out:
         yield "Pairs that were not measured.", "The model fills them in from the others, with unknown error."
@@ -274,9 +274,9 @@ def _pairs(book: Codebook) -> Markup:
 
 
 _TRUST_WORDS = {
-    Trust.TRUST: ("trust", f"Measured; at most {_CLOSE:.0%} of rows in the wrong cell."),
-    Trust.SHAPE: ("trust the shape", f"Measured; {_CLOSE:.0%} to {_WIDE:.0%}."),
-    Trust.AVOID: ("avoid", f"Measured, but more than {_WIDE:.0%}."),
+    Trust.TRUST: ("trust", f"Measured; at most {percent(_CLOSE)} of rows in the wrong cell."),
+    Trust.SHAPE: ("trust the shape", f"Measured; {percent(_CLOSE)} to {percent(_WIDE)}."),
+    Trust.AVOID: ("avoid", f"Measured, but more than {percent(_WIDE)}."),
     Trust.MODELED: ("estimated", "Not measured; the model fills them in from the others."),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sfumato.errors import percent
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released
@@ -211,7 +212,7 @@ def curve_picture(results: Sequence[EvaluationResult]) -> Plot:
     table: list[Row] = [
         {
             "release": result.name,
-            **{f"found at {rate:.0%} false alarms": _at(result, rate) for rate in (0.01, 0.05, 0.1)},
+            **{f"found at {percent(rate)} false alarms": _at(result, rate) for rate in (0.01, 0.05, 0.1)},
         }
         for result in results
     ]
@@ -220,8 +221,8 @@ def curve_picture(results: Sequence[EvaluationResult]) -> Plot:
         "membership",
         title="Membership attack, at every threshold",
         caption="On the dashed diagonal the attacker guesses. What counts is the left end, where a guess is "
-        "nearly sure: "
-        f"at 1 % false alarms it finds {_at(sharpest, 0.01):.0%} of the members of {sharpest.name}, the most of all.",
+        f"nearly sure: at 1 % false alarms it finds {percent(_at(sharpest, 0.01))} of the members of {sharpest.name}, "
+        "the most of all.",
         alternative="Curves of members found against controls taken for members, both on logarithmic axes, "
         "one for every release.",
         charts=(Chart("", _curves(results)),),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.domain import Domain
+from sfumato.errors import percent
 from sfumato.evaluate.evaluation_result import SELECTIVITIES, EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released, selected
 from sfumato.report.page import Chart, Plot, Row, layer, method_color, release_axis, sized, tooltips, top_legend
@@ -31,7 +32,7 @@ def column_picture(results: Sequence[EvaluationResult], domain: Domain, *, inter
         if not sources:
             continue
         place = domain.index(attribute.name)
-        heading = f"{attribute.name} (off by {release.pair_distance[place][place]:.1%})"
+        heading = f"{attribute.name} (off by {percent(release.pair_distance[place][place])})"
         panels.append(Chart(heading, _column_bars(labels, sources)))
         for code, label in enumerate(labels):
             row: dict[str, str | int | float | None] = {"column": attribute.name, "cell": label}
@@ -42,8 +43,8 @@ def column_picture(results: Sequence[EvaluationResult], domain: Domain, *, inter
         "columns",
         title=f"Every column of {release.name}",
         caption=f"{exact}The share of people in a wrong cell is written over each column; it is largest for "
-        f"{domain.names[worst]}, {release.pair_distance[worst][worst]:.1%}. A column that is right says nothing about "
-        "how columns hang together: see the next two pictures.",
+        f"{domain.names[worst]}, {percent(release.pair_distance[worst][worst])}. A column that is right says nothing "
+        "about how columns hang together: see the next two pictures.",
         alternative=f"Small bar charts of {len(panels)} columns of {release.name}.",
         charts=tuple(panels),
         table=tuple(table),
@@ -97,7 +98,7 @@ def pair_picture(results: Sequence[EvaluationResult]) -> Plot:
         "pairs",
         title="How wrong is every pair of columns",
         caption=f"Dark pairs cannot be used together. The worst is {worst['first']} with {worst['second']} in "
-        f"{worst['release']}: {float(worst['total variation'] or 0):.0%} of the people are in a wrong cell. "
+        f"{worst['release']}: {percent(float(worst['total variation'] or 0))} of the people are in a wrong cell. "
         "On the diagonal stand single columns.",
         alternative=f"Heat maps of the total variation of all pairs of {len(releases[0].attributes)} columns, "
         f"one for each of {len(releases)} releases.",
@@ -139,7 +140,7 @@ def _pair_rows(result: EvaluationResult, matrix: tuple[tuple[float, ...], ...], 
 
 def query_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Draw errors of random conjunctions by how many people they count."""
-    groups = [f"{low:.1%} to {high:.1%}" for low, high in pairwise(SELECTIVITIES)]
+    groups = [f"{percent(low)} to {percent(high)}" for low, high in pairwise(SELECTIVITIES)]
     table: list[Row] = [
         {
             "release": result.name,

@@ -13,12 +13,11 @@ import numpy as np
 from sfumato.anonymize.reidentification import Risk, assess, assess_table, assess_units
 from sfumato.anonymize.release.request import UnitsOfClasses, parse_criterion, population
 from sfumato.engine.open import open_table
-from sfumato.errors import InputError, pluralize
+from sfumato.errors import InputError, percent, pluralize
 from sfumato.report.drawing import percent_up
 from sfumato.report.sign_off.ledger_record import LedgerRecord
 from sfumato.report.sign_off.sign_off_page import (
     NOT_EVALUATED,
-    UNCHECKED_EVALUATION,
     Check,
     Purpose,
     RiskLine,
@@ -26,8 +25,8 @@ from sfumato.report.sign_off.sign_off_page import (
     Tile,
     Tone,
     accuracy_tile,
-    judgement_checks,
     ordered_checks,
+    points_to_judge,
 )
 from sfumato.vault.interface import decode
 
@@ -188,20 +187,15 @@ def anonymized_sign_off(
     before, after = risks
     attacks = tuple(each for each in verdicts or () if each.is_risk)
     scores = tuple(each for each in verdicts or () if not each.is_risk)
-    evaluation = () if verdicts is None else (UNCHECKED_EVALUATION,)
     rows = f"{after.rows + after.left_out:,} of {pluralize(stated.facts['rows'], 'row')}"
-    content = f"The rows of people, with coarser values of {_named(stated.quasi)}. No noise was added."
+    tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(after))
+    judged = points_to_judge(tiles, (*scores, *attacks), evaluated=verdicts is not None)
     return SignOff(
         title=table.name,
         subtitle=f"{rows}, {pluralize(len(table.columns), 'column')}, anonymized",
         requested_by=purpose.requested_by,
-        tiles=(_privacy(stated, after), _accuracy(stated, scores), _risk(after)),
-        content=(
-            ("Content", content),
-            ("Detail lost", _losses(stated)),
-            ("As they are", ", ".join(stated.unchanged) or "none"),
-            *purpose.terms(),
-        ),
+        tiles=tiles,
+        content=(*_content(stated), *purpose.terms()),
         guarantee=_guarantee(stated),
         right_guesses=None,
         not_protected=_not_protected(stated),
@@ -209,12 +203,20 @@ def anonymized_sign_off(
         accuracy=scores,
         risk=attacks,
         risk_lines=_risk_lines(before, after),
-        checks=ordered_checks(*_checks(stated, after, record), *judgement_checks((*scores, *attacks)), *evaluation),
+        checks=ordered_checks(*_checks(stated, after, record), *judged),
         digest=table.digest,
         head="" if record is None else record.head,
         version="",
         internal=verdicts is not None or before is not None,
         takes_evaluation=True,
+    )
+
+
+def _content(stated: StatedAnonymization) -> tuple[tuple[str, str], ...]:
+    return (
+        ("Content", f"The rows of people, with coarser values of {_named(stated.quasi)}. No noise was added."),
+        ("Detail lost", _losses(stated)),
+        ("As they are", ", ".join(stated.unchanged) or "none"),
     )
 
 
@@ -242,7 +244,7 @@ def _accuracy(stated: StatedAnonymization, scores: Sequence[Judgement]) -> Tile:
     facts = stated.facts
     name, loss = max(facts["loss_metric"].items(), key=lambda each: float(each[1]))
     suppressed = facts["suppressed"] / max(facts["rows"], 1)
-    sentence = f"{suppressed:.1%} of rows suppressed. Most detail lost: {name}, {float(loss):.1%} of it."
+    sentence = f"{percent(suppressed)} of rows suppressed. Most detail lost: {name}, {percent(float(loss))} of it."
     return Tile("Accuracy", NOT_EVALUATED, sentence, Tone.NONE)
 
 
@@ -265,7 +267,7 @@ def _not_protected(stated: StatedAnonymization) -> tuple[str, ...]:
     facts = stated.facts
     published = max(facts["rows"] - facts["suppressed"], 1)
     shares = [
-        f"The {name} of people in classes with a single value: {rows / published:.1%} of the rows."
+        f"The {name} of people in classes with a single value: {percent(rows / published)} of the rows."
         for name, rows in facts.get("homogeneous", {}).items()
         if rows
     ]
@@ -281,7 +283,7 @@ def _not_protected(stated: StatedAnonymization) -> tuple[str, ...]:
 def _losses(stated: StatedAnonymization) -> str:
     """Return the loss of each quasi-identifier in words."""
     losses = sorted(stated.facts["loss_metric"].items(), key=lambda each: -float(each[1]))
-    text = ", ".join(f"{name} {float(loss):.1%}" for name, loss in losses[:_NAMED])
+    text = ", ".join(f"{name} {percent(float(loss))}" for name, loss in losses[:_NAMED])
     more = f" and {len(losses) - _NAMED} more" if len(losses) > _NAMED else ""
     return f"{text}{more} (100 %: all detail is lost)"
 
@@ -293,7 +295,7 @@ def _risk_lines(before: Risk | None, after: Risk) -> tuple[RiskLine, ...]:
     return (
         line("Highest risk of a row", lambda risk: percent_up(risk.prosecutor.highest)),
         line("Average risk", lambda risk: percent_up(risk.prosecutor.average)),
-        line(f"Rows with a risk above {THRESHOLD:.0%}", lambda risk: percent_up(risk.prosecutor.share_at_risk)),
+        line(f"Rows with a risk above {percent(THRESHOLD)}", lambda risk: percent_up(risk.prosecutor.share_at_risk)),
         line("Unique rows", lambda risk: f"{risk.sample_uniques:,}"),
         line("Smallest class", lambda risk: f"{risk.smallest_class:,}"),
         line("Classes", lambda risk: f"{risk.classes:,}"),

@@ -31,6 +31,7 @@ from sfumato.report.sign_off.sign_off_page import (
     attack_tile,
     guess_sentences,
     ordered_checks,
+    points_to_judge,
 )
 from sfumato.report.sign_off.synthetic_sign_off import NOT_PROTECTED
 from sfumato.strict_documents import read_json
@@ -158,6 +159,8 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
     numbers = Check(
         "The ledger holds the noisy tables of these answers; the numbers as sent were not compared", to_judge=True
     )
+    accuracy = Tile("Accuracy", NOT_EVALUATED, "The ledger holds no intervals: each answer states its own.", Tone.NONE)
+    risk = attack_tile((), "set of answers")
     more = f"; the first {_MOST} of {answers:,}" if answers > _MOST else ""
     return SignOff(
         title=f"Answers of {name}",
@@ -165,8 +168,8 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         requested_by=purpose.requested_by,
         tiles=(
             Tile("Privacy", "Guaranteed", f"Differential privacy, {promise}, for {protected}.", Tone.GOOD),
-            Tile("Accuracy", NOT_EVALUATED, "The ledger holds no intervals: each answer states its own.", Tone.NONE),
-            attack_tile((), "set of answers"),
+            accuracy,
+            risk,
         ),
         content=(("Content", f"{pluralize(answers, 'answer')} with noise, listed overleaf"), *purpose.terms()),
         guarantee=guess_sentences(right, protected, "answers"),
@@ -174,7 +177,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         not_protected=(*((_ONE_ROW,) if unit is None or unit.column is None else ()), *NOT_PROTECTED),
         budget=record.budget(),
         accuracy=(),
-        checks=ordered_checks(*record.checks(), numbers),
+        checks=ordered_checks(*record.checks(), numbers, *points_to_judge((accuracy, risk))),
         digest="",
         head=record.head,
         version="",
@@ -193,7 +196,7 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
     """
     right = (1 + answer.loss.advantage_bound()) / 2
     sure = f"{100 * answer.confidence:g} %"
-    privacy, checks = _checked(answer, record)
+    (privacy, checks), risk = _checked(answer, record), attack_tile((), "answer")
     many = len(answer.lines)
     more = f"; the first {_MOST} of {many:,}" if many > _MOST else ""
     widest = f"\N{PLUS-MINUS SIGN} {answer.widest:,.4g}"
@@ -202,14 +205,14 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
         title=answer.name,
         subtitle=pluralize(many, "number"),
         requested_by=purpose.requested_by,
-        tiles=(privacy, Tile("Accuracy", "Stated", intervals, Tone.NONE), attack_tile((), "answer")),
+        tiles=(privacy, Tile("Accuracy", "Stated", intervals, Tone.NONE), risk),
         content=(("Content", f"{pluralize(many, 'number')} with noise, listed overleaf"), *purpose.terms()),
         guarantee=guess_sentences(right, answer.unit, "answer"),
         right_guesses=right,
         not_protected=(*((_ONE_ROW,) if answer.unit == "one row" else ()), *NOT_PROTECTED),
         budget=None if record is None else record.budget(),
         accuracy=(),
-        checks=ordered_checks(*checks),
+        checks=ordered_checks(*checks, *points_to_judge((risk,))),
         digest=answer.digest,
         head="" if record is None else record.head,
         version=str(answer.provenance.get("sfumato", "")),

@@ -157,12 +157,21 @@ def _share(limit: Loss, charges: Sequence[Charge | None]) -> float:
 
 
 def _acceptance(entry: Entry) -> tuple[Check, ...]:
+    """Return who accepted the description of the table, what they confirmed, and whether its draft was edited."""
     if entry.accepted in (None, "nobody"):
         return (Check("The journal names nobody who accepted the description of the table", to_judge=True),)
-    accepted = Check(
-        f"Description accepted by {entry.accepted}", anonymous_text="The description of the table was accepted"
-    )
-    if entry.confirmed is None:
-        return (accepted,)
-    judged = entry.confirmed.startswith("confirmed ") and entry.confirmed != "confirmed "
-    return accepted, Check(f"The same person {entry.confirmed}", to_judge=judged)
+    by = f"Description accepted by {entry.accepted}"
+    checks: tuple[Check, ...] = (Check(by, anonymous_text="The description of the table was accepted"),)
+    match entry.event.details:
+        case {"accepted": {"confirmed": [*kinds]}} if kinds:
+            confirmed = f"The same person confirmed findings of these kinds: {', '.join(map(str, kinds))}"
+            checks += (Check(confirmed, to_judge=True),)
+        case {"accepted": {"edited": bool()}}:
+            checks += (Check("The description had no finding that needs to be confirmed"),)
+    match entry.event.details:
+        case {"accepted": {"edited": True}}:
+            return (*checks, Check("The draft of the description was edited before it was accepted"))
+        case {"accepted": {"edited": False}}:
+            return (*checks, Check("The draft of the description was accepted as it was drafted"))
+        case _:
+            return checks

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.engine.open import open_table
-from sfumato.errors import InputError, pluralize
+from sfumato.errors import InputError, percent, pluralize
 from sfumato.evaluate.verdicts import COLUMN, Judgement
+from sfumato.report.drawing import percent_up
 from sfumato.report.sign_off.ledger_record import NO_LEDGER, LedgerRecord, entry_numbered, refuse_other_release
 from sfumato.report.sign_off.sign_off_page import (
     Check,
@@ -19,8 +20,8 @@ from sfumato.report.sign_off.sign_off_page import (
     accuracy_tile,
     attack_tile,
     guess_sentences,
-    judgement_checks,
     ordered_checks,
+    points_to_judge,
 )
 from sfumato.report.sign_off.synthetic_sign_off import (
     NOT_PROTECTED,
@@ -153,16 +154,17 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         raise InputError("the codebook of the tables is damaged, or of a later version") from None
     right = None if loss is None else (1 + loss.advantage_bound()) / 2
     unit = signed.guarantee.unit
+    tiles = (
+        privacy_tile(signed.guarantee, record, _UNCOMPARED),
+        accuracy_tile(accuracy),
+        attack_tile((), "release"),
+    )
     words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables")
     return SignOff(
         title=signed.name,
         subtitle=f"{pluralize(len(tables), 'linked table')}, {pluralize(units, 'synthetic unit')}",
         requested_by=purpose.requested_by,
-        tiles=(
-            privacy_tile(signed.guarantee, record, _UNCOMPARED),
-            accuracy_tile(accuracy),
-            attack_tile((), "release"),
-        ),
+        tiles=tiles,
         content=(
             ("Content", "Rows drawn from models that were fitted to noisy counts. No row is a person."),
             ("Tables", "; ".join(tables)),
@@ -173,7 +175,7 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         not_protected=NOT_PROTECTED,
         budget=None if record is None else record.budget(),
         accuracy=accuracy,
-        checks=ordered_checks(*_checks(signed, record), *judgement_checks(accuracy)),
+        checks=ordered_checks(*_checks(signed, record), *points_to_judge(tiles, accuracy)),
         digest=signed.digest,
         head="" if record is None else record.head,
         version=str(book["version"]),
@@ -190,8 +192,8 @@ def _stated_accuracy(book: Mapping[str, Any]) -> tuple[Judgement, ...]:
         if column["worst"] is not None and part["units"]
     ]
     gap, name = max(gaps, default=(float("nan"), ""))
-    figure = "not measured" if not gaps else f"within {gap:.1%} of units with 95 % confidence: {name}"
-    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {COLUMN.good:.0%}", COLUMN.verdict(gap))
+    figure = "not measured" if not gaps else f"within {percent_up(gap)} of units with 95 % confidence: {name}"
+    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {percent(COLUMN.good)}", COLUMN.verdict(gap))
     ties = [
         (tuple(map(str, tie["attributes"])), float(tie["misplaced"])) for part in book["parts"] for tie in part["ties"]
     ]

@@ -22,8 +22,8 @@ from sfumato.report.drawing import (
     guess_scale,
     interval_drawing,
     palette,
-    percent,
     percent_up,
+    whole_percent,
 )
 from sfumato.strict_documents import read_json
 
@@ -73,7 +73,7 @@ class Check:
     anonymous_text: str = ""
 
 
-UNCHECKED_EVALUATION = Check(
+_UNCHECKED_EVALUATION = Check(
     "The verdicts of the evaluation are those of its file; they were not computed again", to_judge=True
 )
 
@@ -209,18 +209,19 @@ def ordered_checks(*checks: Check) -> tuple[Check, ...]:
     return tuple(sorted(checks, key=lambda check: check.to_judge))
 
 
-def judgement_checks(judgements: Sequence[Judgement]) -> tuple[Check, ...]:
-    """Return the bad verdicts as points to judge."""
+def points_to_judge(
+    tiles: Sequence[Tile], judgements: Sequence[Judgement] = (), *, evaluated: bool = False
+) -> tuple[Check, ...]:
+    """Return the bad verdicts, the tiles without figures, and an evaluation that was not repeated."""
     questions = {
         Verdict.NOT_FOR_USE: "not for use. Does the purpose need it?",
         Verdict.LEAK: "an attack did better on people in the table than on others. Is that acceptable?",
         Verdict.BROKEN: "an attack did better than the guarantee allows. Find out why before any release",
     }
-    return tuple(
-        Check(f"{each.question}: {questions[each.verdict]}", to_judge=True)
-        for each in judgements
-        if each.verdict in questions
-    )
+    bad = [f"{each.question}: {questions[each.verdict]}" for each in judgements if each.verdict in questions]
+    empty = [f"{each.label}: not evaluated. {each.sentence}" for each in tiles if each.conclusion == NOT_EVALUATED]
+    evaluation = (_UNCHECKED_EVALUATION,) if evaluated else ()
+    return (*(Check(text, to_judge=True) for text in (*bad, *empty)), *evaluation)
 
 
 def guess_sentences(right: float, unit: str, release: str) -> tuple[str, ...]:
@@ -291,7 +292,7 @@ def render_sign_off(page: SignOff) -> str:
 
     template = resources.files(__package__).joinpath("sign_off_page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": percent}
+    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": whole_percent}
     drawings = {
         "guess": None if page.right_guesses is None else guess_scale(page.right_guesses),
         "budget": None if page.budget is None else budget_bar(page.budget.shares),

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.errors import InputError, SfumatoError, pluralize
+from sfumato.errors import InputError, SfumatoError, percent, pluralize
 from sfumato.evaluate.stated_claims import parse_stated_loss
 from sfumato.evaluate.verdicts import COLUMN, Judgement, Threshold, Verdict
 from sfumato.privacy.loss import NOTHING, Loss, total
+from sfumato.report.drawing import percent_up
 from sfumato.report.sign_off.ledger_record import (
     NO_LEDGER,
     LedgerRecord,
@@ -22,7 +23,6 @@ from sfumato.report.sign_off.ledger_record import (
     right_guesses,
 )
 from sfumato.report.sign_off.sign_off_page import (
-    UNCHECKED_EVALUATION,
     Check,
     Purpose,
     SignOff,
@@ -31,8 +31,8 @@ from sfumato.report.sign_off.sign_off_page import (
     accuracy_tile,
     attack_tile,
     guess_sentences,
-    judgement_checks,
     ordered_checks,
+    points_to_judge,
 )
 from sfumato.synthesize.codebook.codebook import Guarantee, open_codebook
 from sfumato.synthesize.graphical import Graphical
@@ -133,19 +133,20 @@ def synthetic_sign_off(
     attacks = [each for each in verdicts or () if each.is_risk]
     scores = [each for each in verdicts or () if not each.is_risk]
     accuracy = (*_stated_accuracy(book), *scores)
-    evaluation = () if verdicts is None else (UNCHECKED_EVALUATION,)
     right, compared = _right_guesses(book, record), _compared_rows(signed, record)
+    tiles = (
+        privacy_tile(book.guarantee, record, compared),
+        accuracy_tile(accuracy),
+        attack_tile(attacks, "file"),
+    )
+    judged = points_to_judge(tiles, (*accuracy, *attacks), evaluated=verdicts is not None)
     content = f"Rows drawn from a model ({book.method}) that was fitted to noisy counts. No row is a person."
     source = f"A table of about {pluralize(book.table_rows, 'row')}"
     return SignOff(
         title=signed.name,
         subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}",
         requested_by=purpose.requested_by,
-        tiles=(
-            privacy_tile(book.guarantee, record, compared),
-            accuracy_tile(accuracy),
-            attack_tile(attacks, "file"),
-        ),
+        tiles=tiles,
         content=(("Content", content), ("Source", source), *purpose.terms()),
         guarantee=_guarantee(book, right),
         right_guesses=right,
@@ -153,7 +154,7 @@ def synthetic_sign_off(
         budget=None if record is None else record.budget(),
         accuracy=accuracy,
         risk=tuple(attacks),
-        checks=ordered_checks(*_checks(record), compared, *judgement_checks((*accuracy, *attacks)), *evaluation),
+        checks=ordered_checks(*_checks(record), compared, *judged),
         digest=signed.digest,
         head="" if record is None else record.head,
         version=book.version,
@@ -248,8 +249,8 @@ def _stated_accuracy(book: Codebook) -> tuple[Judgement, ...]:
     rows = max(book.table_rows, 1)
     known = [column for column in book.columns if column.worst is not None]
     gap, name = max(((column.worst or 0) / rows, column.name) for column in known) if known else (math.nan, "")
-    figure = "not measured" if math.isnan(gap) else f"within {gap:.1%} of rows with 95 % confidence: {name}"
-    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {COLUMN.good:.0%}", COLUMN.verdict(gap))
+    figure = "not measured" if math.isnan(gap) else f"within {percent_up(gap)} of rows with 95 % confidence: {name}"
+    columns = Judgement(f"{COLUMN.question}, stated", figure, f"good up to {percent(COLUMN.good)}", COLUMN.verdict(gap))
     measured = [
         (pair.attributes, pair.misplaced) for pair in book.pairs if pair.measured and pair.misplaced is not None
     ]
@@ -265,8 +266,8 @@ def pair_judgement(measured: Sequence[tuple[Sequence[str], float]]) -> Judgement
     largest = max(share for _, share in measured)
     named = ", ".join(" \N{MULTIPLICATION SIGN} ".join(names) for names in wrong[:_NAMED])
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-    compared = f"{len(wrong)} not for use: {named}{more}" if wrong else f"good up to {PAIR.good:.0%}"
-    figure = f"within {largest:.0%} of rows in {pluralize(len(measured), 'pair')} with 95 % confidence"
+    compared = f"{len(wrong)} not for use: {named}{more}" if wrong else f"good up to {percent(PAIR.good)}"
+    figure = f"within {percent_up(largest)} of rows in {pluralize(len(measured), 'pair')} with 95 % confidence"
     return Judgement(f"{PAIR.question}, stated", figure, compared, PAIR.verdict(largest))
 
 

@@ -14,7 +14,7 @@ from sfumato.app.cli.output import (
     refuse_clashes,
     working,
 )
-from sfumato.errors import InputError, pluralize
+from sfumato.errors import InputError, percent, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def _text(judged: LinkedResult) -> str:
         text = f"{edge.parents} with {edge.children}: share in a wrong cell, on average\n{columns(rows)}"
         if edge.copies is not None:
             text += (
-                f"\nOf families of three or more, {edge.copies[0]:.1%} equal one of half of the real ones; of the real "
-                f"ones of the other half {edge.copies[1]:.1%} do."
+                f"\nOf families of three or more, {percent(edge.copies[0])} equal one of half of the real ones; of the "
+                f"real ones of the other half {percent(edge.copies[1])} do."
             )
         lines.append(text)
     if judged.attacks:
