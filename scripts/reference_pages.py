@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -21,8 +22,11 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from sfumato.app.cli.main import app
+from sfumato_server.application import create
+from sfumato_server.service import Service
 
 COMMANDS, PYTHON = "reference/cli.md", "reference/python.md"  # the pages whose sections hold the generated ones
+HTTP = "reference/http.md"
 FAMILIES = ("anonymize", "data", "domain", "evaluate", "local", "query", "synthesize")
 RETURNED = ("sfumato.description.draft.Draft", "sfumato.vault.vault.Vault")  # classes whose objects a function returns
 _WIDTH = 100
@@ -137,6 +141,25 @@ def _help(command: Any) -> tuple[str, str]:  # noqa: ANN401
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
+
+
+# The server
+
+
+def route_list() -> str:
+    """Return a table of the server's routes."""
+    with tempfile.TemporaryDirectory() as folder:
+        service = Service(f"sqlite:///{Path(folder) / 'ledger'}", create=True)
+        try:
+            paths = create(service).openapi()["paths"]
+        finally:
+            service.close()
+    rows = "\n".join(
+        f"| `{method.upper()} {path}` | {_cell(route['description'].partition(chr(10) * 2)[0])} |"
+        for path, routes in paths.items()
+        for method, route in routes.items()
+    )
+    return f"## Routes\n\n| route | purpose |\n| --- | --- |\n{rows}\n"
 
 
 # The Python API

@@ -21,6 +21,7 @@ from sfumato.errors import SfumatoError
 ROOT = test_docs.ROOT
 workspace = test_docs.workspace  # a fixture
 OPTION = re.compile(r"^\s+(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILINE)
+MANY = 30  # routes, and kinds of problems
 FORBIDDEN = ("Built-in", "Represent a PEP")  # docstrings of Python's own classes
 
 
@@ -51,6 +52,20 @@ def test_every_public_name_has_a_summary_and_one_documented_place() -> None:
             assert not summary.startswith(FORBIDDEN), path
             assert f"| [`{name}`][{path}] | " in page
             assert (f"::: {path}\n" in page) == (homes[path] == package)
+
+
+def test_the_page_of_http_lists_each_route_and_each_kind_of_problem() -> None:
+    routes = reference_pages.route_list()
+    assert "| `POST /v1/datasets/{name}/query` | Answer a question." in routes
+    assert routes.count("\n| `") > MANY
+    page = (ROOT / "docs" / "reference" / "http.md").read_text(encoding="utf-8")
+    source = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "src" / "sfumato_server").rglob("*.py"))
+    kinds = {
+        *re.findall(r"RefusalError\(\s*\"([a-z-]+)\"", source),
+        *re.findall(r"\w+Error,\s*\(\"([a-z-]+)\"", source),
+    }
+    assert len(kinds) > MANY
+    assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []
 
 
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
