@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 Clique = tuple[str, ...]
 _Cost = tuple[int, int, int]  # added edges, cells, place
@@ -31,9 +32,18 @@ class JunctionTree:
 
     def holder(self, attributes: Iterable[str]) -> int | None:
         """Return the clique with the fewest attributes that contains all of ``attributes``, or None."""
-        names = set(attributes)
-        holding = [index for index, clique in enumerate(self.cliques) if names <= set(clique)]
-        return min(holding, key=lambda index: len(self.cliques[index]), default=None)
+        having = [self._having.get(name, frozenset()) for name in attributes]
+        holding = frozenset.intersection(*having) if having else range(len(self.cliques))
+        return min(holding, key=lambda index: (len(self.cliques[index]), index), default=None)
+
+    @cached_property  # uncached, a release of 200 columns takes a tenth longer
+    def _having(self) -> Mapping[str, frozenset[int]]:
+        """The cliques that contain each attribute."""
+        having: dict[str, set[int]] = {}
+        for index, clique in enumerate(self.cliques):
+            for name in clique:
+                having.setdefault(name, set()).add(index)
+        return {name: frozenset(indexes) for name, indexes in having.items()}
 
 
 def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> JunctionTree:
@@ -147,6 +157,7 @@ class _Step:
         volumes: cells of an attribute with its neighbors.
         costs: costs of the remaining attributes.
         nodes: the nodes until then, with ``cells`` cells in total.
+        separators: the neighbors of each eliminated attribute when it was eliminated.
         changed: attributes whose neighbors, or the edges among these, the previous step changed.
     """
 
@@ -156,6 +167,7 @@ class _Step:
     nodes: tuple[int, ...] = ()
     cells: int = 0
     changed: int = 0
+    separators: set[int] = field(default_factory=set)
 
     @property
     def cost(self) -> _Cost:
@@ -164,7 +176,14 @@ class _Step:
 
     def copy(self) -> _Step:
         """Return a copy that may be changed."""
-        return _Step(list(self.graph), list(self.volumes), dict(self.costs), self.nodes, self.cells)
+        return _Step(
+            list(self.graph),
+            list(self.volumes),
+            dict(self.costs),
+            self.nodes,
+            self.cells,
+            separators=set(self.separators),
+        )
 
 
 class _Elimination:
@@ -226,8 +245,9 @@ class _Elimination:
         del costs[chosen]
         adjacent = graph[chosen]
         node = adjacent | 1 << chosen
-        if all(node & ~other for other in step.nodes):
+        if node not in step.separators:  # else the node is within an earlier one, because separators are cliques
             step.nodes, step.cells = (*step.nodes, node), step.cells + volumes[chosen]
+        step.separators.add(adjacent)
         step.changed = adjacent
         for place in _bits(adjacent):
             missing = adjacent & ~graph[place] & ~(1 << place)
