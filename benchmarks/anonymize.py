@@ -477,7 +477,7 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-INTRODUCTION = """# Anonymisation
+INTRODUCTION = """# Anonymization
 
 Made by `python benchmarks/anonymize.py`; all times are CPU seconds, side by side in one run.
 
@@ -494,43 +494,45 @@ UCI Adult, age and education_num, from rows in memory to classes. anonypy cuts a
 K_MEMBER_LARGE = """
 ## k-member with thousands of distinct tuples
 
-UCI Adult, 30 162 rows, free intervals, k = 10, from rows in memory to classes; every row and the size of every class is
-counted again. One neighbourhood at a time, as small tables still are, took 498 CPU seconds over the four to a loss of
-0.1317, and 154 over the eight to 0.4477 at a sixth of the effort. The lines of k-member were measured anew on two cores
-with a load of 5 to 7; the version before, run at the same time, took
-28.5 CPU seconds over the four to 0.1308 and 39.4 over the eight to 0.3926. Over the four the mean loss of three
-seeds is 0.1317, before 0.1314. Made by `python benchmarks/anonymize.py --kmember-large`, at
-another time than the rest.
+UCI Adult, 30 162 rows, free intervals, k = 10, from rows in memory to classes. Every row and every class size
+is checked. The lines of k-member were measured on two cores with a load of 5 to 7. Over four columns, the mean
+loss of three seeds is 0.1317. Made by `python benchmarks/anonymize.py --kmember-large`, at another time than
+the rest.
 """
 MONDRIAN_ROWS = """
 ## Mondrian of many rows
 
-Age, education, occupation and hours a week of UCI Adult with 10 % of the cells redrawn, free intervals, k = 10, by the
-Python interface from one Parquet file to another: `decide` opens the file, makes the classes, counts them again and
-journals the release, `write` writes the rows in random order and counts them in the file. CPU seconds of the process.
-`command` is `sfumato anonymize --method mondrian` of the same table, a process of its own, start and journal included.
+Four columns of UCI Adult with 10 % of the cells redrawn: age, education, occupation and hours per week. Free
+intervals, k = 10, in Python, from one Parquet file to another. CPU seconds of the process.
+
+`decide` opens the file, makes the classes, checks them and journals the release. `write` writes the rows in
+random order and counts them in the file. `command` is `sfumato anonymize --method mondrian` of the same table,
+with start and journal.
 Made by `python benchmarks/anonymize.py --mondrian-rows 10000000`, at another time than the rest.
 """
 GENERALISATION = """
-## k-anonymity by generalisation
+## k-anonymity by generalization
 
 UCI Adult, age, gender, race and marital_status, at most 2 % of the rows suppressed, from rows in memory to a recoding.
 """
 K_MEMBER = """
 ## k-member
 
-UCI Adult, local recoding with the effort of a release and one seed a line: the Loss Metric beside the one to reach,
-the least known before. Made by `python benchmarks/anonymize.py --kmember`, at another time than the rest.
+UCI Adult, local recoding with the effort of a release, one seed per line. The table compares the Loss Metric
+with the goal, which is the smallest one known before. Made by `python benchmarks/anonymize.py --kmember`, at
+another time than the rest.
 """
 SCALE = """
 ## Many rows
 
-Adult with 10 % of the cells redrawn, nine quasi-identifiers, k = 10, at most 2 % suppressed: from one Parquet file to
-another. CPU seconds and memory are of all processes: this one, and with Spark its Java and its Python workers.
-`encode` reads the file into codes and `group_by` counts them; `search` finds the recoding of least loss, `recount`
-verifies it on the tuples. `apply` writes all rows in random order and counts the file again; `apply_kept` does so
-beside a column that is kept, for which the file is read and encoded again. `plain_copy` is the engine by itself: it
-reads the nine columns as text and writes them to Parquet, in the order in which they come.
+Adult with 10 % of the cells redrawn, nine quasi-identifiers, k = 10, at most 2 % suppressed: from one Parquet
+file to another. CPU seconds and memory include all processes of Spark.
+
+* `encode` reads the file into codes, and `group_by` counts them.
+* `search` finds the recoding of least loss, and `recount` verifies it on the tuples.
+* `apply` writes all rows in random order and counts the file. `apply_kept` also keeps a column, and encodes the
+  file a second time.
+* `plain_copy` is the engine alone: it reads the nine columns as text and writes them to Parquet.
 """
 
 

@@ -220,29 +220,29 @@ def whole(count: int) -> dict[str, float]:
 
 
 INTRODUCTION = """\
-Attacks on {rows} rows of UCI Adult, {attacks} members and as many controls each: on the table as it is (*raw*)
-and on other people (*others*), where nothing leaks. CPU seconds of all attacks of a contestant together:
-anonymeter runs three, Sfumato four, with fitting. Advantage is success on members minus success on controls,
-with Newcombe's 95 % interval from either's counts. The attackers differ: anonymeter measures distances between
-numbers and names {secret} from the nearest row, Sfumato asks whether cells agree and lets the nearest rows vote.
-Made by `python benchmarks/evaluate.py`.
+Attacks on {rows} rows of UCI Adult, with {attacks} members and {attacks} controls each. *raw* releases the
+table unchanged, and *others* releases other people, so that nothing leaks. CPU seconds cover all attacks: three
+of anonymeter, four of Sfumato with fitting.
+
+Advantage is success on members minus success on controls, with Newcombe's 95 % interval. The attackers differ:
+anonymeter measures distances between numbers and takes {secret} from the nearest row. Sfumato compares cells,
+and the nearest rows vote. Made by `python benchmarks/evaluate.py`.
 
 | release | attack | anonymeter | Sfumato |
 |---|---|---|---|
 """
 WHOLE = """
-`sfumato evaluate` of one release beside the three baselines, with its page, a process of its own with compiled modules,
-the least of three where rows are few. 16,000 people are drawn again where more are asked for, so that every row of the
-largest table has its twins.
+`sfumato evaluate` of one release and three baselines, with its page, as a process with compiled modules. Small
+tables take the least of three runs. Larger tables repeat 16,000 people, so every row of the largest table has
+twins.
 
 | rows | CPU s | MB | load on {cores} cores |
 |---|---|---|---|
 """
 WANTED = """
-Wanted are 5 and 60 CPU s. Half of the time on the small table is loading libraries and fitting learners; on the
-large one three fifths are attacks, most of it comparing 1000 members and as many controls with each released row.
-Before conditions that single out were drawn and counted without sorting the table, in turns on the small one at a load
-of 9, it took 6.4 to 7.5 CPU s, and 5.7 to 6.4 after. Earlier versions took 228 CPU s on the large one, and then 68.
+The goals are 5 and 60 CPU s. On the small table, half of the time loads libraries and fits learners. On the
+large one, attacks take three fifths of it, mostly to compare 1000 members and 1000 controls with each released
+row.
 """
 AUDITED = """
 diffprivlib 0.6, `Laplace(epsilon=1, sensitivity=1)` on answers 0 and 1, {draws} draws each: the audit proves

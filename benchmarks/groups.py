@@ -99,7 +99,7 @@ def in_turns(before: Path, rows: int) -> str:
         times, peaks = zip(*each[1:], strict=True)  # the first compiles what it imports
         words = f"{min(times):.2f} to {max(times):.2f} CPU s, {min(peaks):.0f} to {max(peaks):.0f} MB"
         said.append(f"{words} and a ledger of {sizes[name]:.2f} MB {name}")
-    turns = f"{SIDES[-1] ** 2:,} groups by `--out`, the version before and this one in turns, {TURNS} times each"
+    turns = f"{SIDES[-1] ** 2:,} groups by `--out`, two versions in turns, {TURNS} times each"
     return fill(f"{turns}: {'; '.join(said)}.", width=WIDTH)
 
 
@@ -111,10 +111,10 @@ def main() -> None:
     asked = parser.parse_args()
     rows = asked.rows
     lines = [
-        f"Counts of every pair of cells of two columns of a Parquet file of {rows:,} rows, at epsilon 1: whole",
-        "processes, start included, with compiled modules as an installed program has them, CPU seconds and peak",
-        f"memory, in turns, the least time of {RUNS}. DuckDB and polars count without noise and leave out pairs that",
-        "nobody has: the floor, not a peer. Made by `python benchmarks/groups.py`.",
+        f"Counts of every pair of cells of two columns of a Parquet file of {rows:,} rows, at epsilon 1. CPU",
+        f"seconds and peak memory are of whole processes with compiled modules, in turns, the least of {RUNS}",
+        "runs. DuckDB and polars count without noise and leave out empty pairs. They are a floor, and no peers.",
+        "Made by `python benchmarks/groups.py`.",
         "",
         "| groups | contestant | CPU s | peak, MB |",
         "|---|---|---|---|",
@@ -129,7 +129,7 @@ def main() -> None:
     few, many = asks[0], asks[-1]
     cost = f"{many[0] - few[0]:.2f} CPU s and {many[1] - few[1]:.0f} MB"
     beyond = f"By `--out`, {SIDES[-1] ** 2:,} groups cost {cost} beyond {SIDES[0] ** 2:,}."
-    wanted = "Wanted were 0.5 s and 150 MB for the whole command; start, table and ledger alone take more."
+    wanted = "The goals for the whole command are 0.5 s and 150 MB; start, table and ledger alone take more."
     lines += [
         "",
         f"Load of the machine during the run: {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores.",

@@ -213,12 +213,11 @@ def main() -> None:
     if given.before is not None:
         found.append(measured("before", given.before, {"JSON": KINDS["JSON"]}, 4))
     text = (
-        "What a server of one worker takes to answer 700,000 groups: CPU seconds of the first reply and of the same "
-        "question asked again, the most MB that it held beyond what it held before, bytes of the reply, and seconds "
-        "until the repeated reply was read. The second table has the milliseconds that a bystander waits for a count, "
-        "charged and durable, while nobody else asks and while so many keys ask the large question at the same time: "
-        "median of each, the longest, their ratio, and the seconds until all large replies were read. "
-        "*Before*, answers were made of Python objects and encoded at once. "
+        "CPU seconds of a server of one worker for 700,000 groups: the first reply, and the same question once more. "
+        "Peak MB is the additional memory, and seconds is the time until the repeated reply was read. "
+        "The second table has the milliseconds that another analyst waits for a charged count: on a quiet server, and "
+        "while the stated number of keys request the large answer. It shows both medians, the longest wait, the ratio, "
+        "and the seconds until all large replies were read. *Before* is an earlier version of the code. "
         f"Made by `python benchmarks/large_answers.py --before SRC` on {os.cpu_count()} cores. "
         f"Their load was {load:.0f} when it began and {os.getloadavg()[0]:.0f} at its end."
     )

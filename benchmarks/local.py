@@ -140,11 +140,12 @@ def peers() -> dict[str, list[dict[str, Any]] | str]:
 
 def table(lines: list[dict[str, Any]], graded: dict[str, float], others: dict[str, Any]) -> str:
     text = [
-        "# Local randomizers: people a second",
+        "# Local randomizers: people per second",
         "",
-        "Millions of people a second on one core, CPU time, best of three, all in one run (`make bench`); epsilon 1.",
-        "*simulated* uses seeded words in place of the system's; *from Arrow* starts from an Arrow array; *copies* is",
-        "how many memory copies of the same reports one encoding, and one aggregation with all checks, takes.",
+        "Millions of people per second on one core: CPU time, best of three, all in one run (`make bench`), at",
+        "epsilon 1. *simulated* uses seeded words instead of the system's. *from Arrow* starts from an Arrow",
+        "array. *copies* is the time of one encoding, or of one aggregation with all checks, in memory copies of",
+        "the same reports.",
         "",
         "| method | values | bytes | encode | simulated | Arrow | aggregate | encode, copies | aggregate, copies |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",

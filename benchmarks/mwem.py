@@ -256,15 +256,19 @@ def judge(runs: int, *, peer: bool) -> list[dict[str, object]]:
 def table(results: list[dict[str, object]], peer: list[dict[str, object]]) -> str:
     """Return the results in Markdown, and those of the peer in an earlier run, where this one is without."""
     lines = [
-        f"MWEM on the child mental health table at epsilon {EPSILON:g}, 20 repetitions: 60 ranges over 14 cells in 30",
-        f"rounds (1-D), {QUERIES_2D} rectangles over 56 cells in 200 rounds (2-D), the same queries for all. CPU",
-        "milliseconds of one run on one thread, mean and least, and the least beside that of the algorithm alone; mean",
-        "absolute error over the queries, in people, with the standard error of that mean. *A release* is what users",
-        "call, of an opened file of a million rows: its first count, exact noise and selection, charge and journal on",
-        "disk, and a million rows drawn. *The algorithm alone* draws floating-point noise from a histogram that it",
-        "holds, as the peer does; *the rounds of a release* have the same histogram counted by an earlier release, and",
-        "exact noise, exact selection and accounting, in turns with the algorithm alone, whose least these runs are",
-        f"compared with: wanted were {WANTED['1-D']} and {WANTED['2-D']}. Made by `python benchmarks/mwem.py`.",
+        f"MWEM on the child mental health table at epsilon {EPSILON:g}, 20 repetitions, the same queries for all.",
+        f"The first case has 60 ranges over 14 cells in 30 rounds (1-D), the second {QUERIES_2D} rectangles over",
+        "56 cells in 200 rounds (2-D). CPU milliseconds are of a run on one thread: mean, least, and the",
+        "least relative to the algorithm alone. The error is the mean absolute error over the queries, in people,",
+        "with its standard error.",
+        "",
+        "* *A release* is what users call on an open file of a million rows. It includes the first count, exact",
+        "  noise and selection, the charge and the journal on disk, and a million drawn rows.",
+        "* *The algorithm alone* draws floating-point noise from a histogram in memory, as the peer does.",
+        "* *The rounds of a release* take the histogram from an earlier release, with exact noise, selection and",
+        f"  accounting. The goals are {WANTED['1-D']} and {WANTED['2-D']} times the algorithm alone.",
+        "",
+        "Made by `python benchmarks/mwem.py`.",
         "",
         "| case | contestant | runs | CPU ms a run | least | times the algorithm alone | mean error |",
         "|---|---|---|---|---|---|---|",
@@ -280,7 +284,7 @@ def table(results: list[dict[str, object]], peer: list[dict[str, object]]) -> st
     )
     lines += ["", f"Load of the machine at the end of the run: {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores."]
     if not any(r["contestant"] == "smartnoise" for r in results):
-        lines += ["", "The peer was not run again. Earlier, in one run:"]
+        lines += ["", "The peer was measured in another run:"]
         for one, other in zip(*(_of(peer, name) for name in ("algorithm", "smartnoise")), strict=True):
             ratio = float(other["cpu_s"]) / float(one["cpu_s"])
             lines.append(

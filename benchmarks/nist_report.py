@@ -50,17 +50,28 @@ NUMBERS = {
     "WGTP": (0, 9999, HUNDREDS),
 }
 INTRODUCTION = """\
-NIST's SDNist report (package version {version}, every metric of it) of releases of the national 2019 excerpts: {rows}
-people, {columns} columns. The 271 industry codes and the density, which the area says, are left out. Bins are public
-and the same for all; delta is {delta}. The floor shuffles each column on its own, the ceiling draws as many rows with
-replacement from the table itself, so that it matches most people exactly and is no release. Made by
-`python benchmarks/nist_report.py`, one release a line; Sfumato's by its command with a ledger.
+All metrics of NIST's SDNist report (package version {version}) for releases of the national 2019 excerpts:
+{rows} people, {columns} columns. The 271 industry codes are left out, and so is the density, which follows from
+the area. Bins are public and the same for all. Delta is {delta}.
 
-Higher is better: k-marginal (NIST's, 1000 is perfect, one of its columns always the area), the share of rows whose
-sample would err as much, the score of the worst area. Lower is better: mean divergence of a column, mean and largest
-change of Kendall's and mean change of Pearson's correlation, pMSE of a classifier that tells real from made, the
-largest error of the slope of income on education over NIST's groups of people. Rows that contradict themselves by
-NIST's list: the rules that it checks were told to nobody. Exact matches: unique people who are also in the release.
+The floor shuffles each column on its own. The ceiling draws the same number of rows with replacement from the
+table, so it matches most people exactly and is no release. Made by `python benchmarks/nist_report.py`, one
+release per line. Sfumato's releases use its command with a ledger.
+
+Higher is better:
+
+* k-marginal: NIST's score, 1000 is perfect, one of its columns is always the area
+* the share of rows whose sample would err as much
+* the score of the worst area
+
+Lower is better:
+
+* mean divergence of a column, mean and largest change of Kendall's correlation, mean change of Pearson's
+  correlation
+* pMSE of a classifier that separates real from synthetic rows
+* the largest error of the slope of income on education over NIST's groups of people
+* rows that contradict themselves by NIST's list, whose rules no method was given
+* exact matches: unique people who are also in the release
 
 """
 

@@ -317,7 +317,7 @@ def written(found: dict) -> str:
     first, later = "Sfumato, first question", "Sfumato, later questions"
     lines = [
         f"CPU milliseconds of a question over {ROWS:,} rows at epsilon 1, bounds 0 and 100; medians, one program,",
-        "every question released anew. Made by `python benchmarks/query.py`, which says what each contestant holds.",
+        "every question a new release. Made by `python benchmarks/query.py`, which states what each contestant holds.",
         "",
         *head,
         *(row(name, times(name)) for name in found),
@@ -337,26 +337,27 @@ def written(found: dict) -> str:
 
 
 NOTES = """
-- *First* is the first question of all on a table that was just opened: the column is read from DuckDB, its numbers are
-  rounded or put into bins, and counted. *Later* is a question about attributes that an earlier, different question was
-  about: its exact table is still in the vault, and what is left is planning, noise, intervals and the ledger. That is a
-  constant, the difference from *without a ledger*: charge and answer are hash-chained in a file on disk, in one
-  transaction, or in two where rows are read (first questions). Nothing is answered from the journal, where a repetition
-  costs no count at all.
-- Neighbours: Sfumato and OpenDP add or remove a row and do not take the number of rows as known; diffprivlib's mean and
-  median do, and replace a row. Replacing is removing and adding, so in that sense Sfumato's epsilon counts twice, and
-  at equal loss its mean and chosen median would err by 1.5 times and about as much as diffprivlib's.
-- Count: no private integer has a smaller expected error than discrete Laplace noise (Ghosh, Roughgarden, Sundararajan
-  2009), which is 2 exp(-1) / (1 - exp(-2)) = 0.851 at epsilon 1 and sensitivity 1. An error of 0.2, which the design
-  quotes for one peer, is that of a lucky run.
-- Mean: both terms of it are drawn with all of epsilon, as one row moves their sum by the width. Near the middle of the
-  bounds the expected error is 0.75 width / (epsilon rows), 7.5e-05 here; that of diffprivlib, on a known number of
-  rows, is 1e-04.
-- Median: `MEDIAN` is read off a noisy tree of counts, from which all quantiles, minimum and maximum follow at no
-  further cost, each with its interval; it misses by some ten rows of rank, and other shapes of the tree are no better.
-  `query.choose_quantile` spends everything on one number by the exponential mechanism, as diffprivlib and OpenDP do:
-  on a grid of 2^24 cells, exactly. A row that is added moves the rank of the median by a half, a replaced one by one:
-  that is why its error is half of diffprivlib's. OpenDP chooses among 10,001 candidates here, 0.01 apart.
+- *First* is the first question on a table that was just opened. DuckDB reads the column, its numbers are
+  rounded or put into bins, and counted. *Later* is a different question about the same columns. Its exact table
+  is in the vault, so it costs planning, noise, intervals and the ledger.
+- The ledger costs a constant, the difference from *without a ledger*. Charge and answer are hash-chained in a
+  file on disk, in one transaction, or in two if rows are read. No answer comes from the journal: a repeated
+  question would cost no count at all.
+- Neighbors: Sfumato and OpenDP add or remove a row, and do not assume a known number of rows. diffprivlib's
+  mean and median assume it, and replace a row. A replacement is a removal and an addition, so in that sense
+  Sfumato's epsilon counts twice. At equal loss, its mean would err 1.5 times as much as diffprivlib's, and its
+  chosen median about as much.
+- Count: no private integer has a smaller expected error than discrete Laplace noise (Ghosh, Roughgarden,
+  Sundararajan 2009). It is 2 exp(-1) / (1 - exp(-2)) = 0.851 at epsilon 1 and sensitivity 1.
+- Mean: both terms use all of epsilon, because one row moves their sum by the width. Near the middle of the
+  bounds, the expected error is 0.75 width / (epsilon rows), 7.5e-05 here. diffprivlib has 1e-04, for a known
+  number of rows.
+- `MEDIAN` comes from a noisy tree of counts, which also gives all quantiles, minimum and maximum for free, each
+  with its interval. It misses by some ten rows of rank. Other shapes of the tree are no better.
+- `query.choose_quantile` spends everything on one number by the exponential mechanism, as diffprivlib and
+  OpenDP do, exactly on a grid of 2^24 cells. An added row moves the rank of the median by a half, and a
+  replaced row by one. So its error is half of diffprivlib's. OpenDP chooses among 10,001 candidates here, 0.01
+  apart.
 """
 
 

@@ -37,17 +37,20 @@ HELD = {  # figures of a prototype with float noise, that a release is to stay w
 INCOME = [1, 5000, 10000, 15000, 20000, 25000, 30000, 40000, 50000, 75000, 100000]
 OF_HOUSEHOLDS = [1, 10000, 15000, 20000, 25000, 30000, 35000, 40000, 50000, 60000, 75000, 100000, 150000]
 INTRODUCTION = """\
-Total variation of the families of synthetic households and persons from those of the 5 % sample of the census of
-Oregon 2000: {households:,} households, {persons:,} persons of whom the first {most} by falling age are kept, four
-columns of households and three of persons. `sfumato synthesize --schema` makes the tables, `sfumato evaluate --schema`
-judges them. Unit: a household with all its persons; delta is {delta}; means of {releases} releases. The first three
-lines are baselines: the same households drawn again (chance), perfect tables whose persons are dealt to households at
-random, and every column by itself. The lines *held to* are a prototype's figures; a release is to be at most 1.05
-times as large. CPU seconds are those of the whole command, on {machine}. Made by `python benchmarks/related.py`.
+Total variation between synthetic and real families of households and persons. The table is the 5 % sample of
+the census of Oregon 2000: {households:,} households with four columns, and {persons:,} persons with three. The
+{most} oldest persons per household are kept. `sfumato synthesize --schema` makes the tables, and `sfumato
+evaluate --schema` judges them.
+
+The unit is a household with all its persons. Delta is {delta}. Figures are means of {releases} releases. The
+first three lines are baselines: a second draw of the same households (chance), perfect tables with persons
+dealt to households at random, and independent columns. The lines *held to* are a prototype's figures; a release
+may be at most 1.05 times as large. CPU seconds cover the whole command, on {machine}.
+Made by `python benchmarks/related.py`.
 
 google/dpsynth, the other tool that claims linked tables, is no package of the Python registry and was not run here.
-Under a judge of the same scores, in an environment of its own, an experimental version of it (cf8075f, MST on two
-slots) had given at epsilon 1 and 10: child2 .324 and .280, child3 .509 and .446, cross2 .169 and .170, cross3 .295 and
+An experimental version of it (cf8075f, MST on two slots) was judged by the same scores in another environment.
+The figures at epsilon 1 and 10 are child2 .324 and .280, child3 .509 and .446, cross2 .169 and .170, cross3 .295 and
 .283, sibling .322 and .327, trigram .680 and .679.
 
 """

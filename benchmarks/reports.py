@@ -37,12 +37,12 @@ SPECS = {"PGR, 1024 values": (1024, Method.PGR), "OUE, 128 values": (128, Method
 OPTIONS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 HEAD = """# Local reports on Spark
 
-States of local reports, made by Spark's executors on two cores and merged in `mapInArrow`, beside one server
-that reads the same Parquet files. CPU seconds of all processes; the states are equal byte by byte. The driver sees
-about the square root of as many states as there are partitions. Made by `python benchmarks/reports.py`.
+Spark's executors on two cores make states of local reports and merge them in `mapInArrow`. One server reads the
+same Parquet files for comparison. CPU seconds cover all processes. The states are equal byte by byte. The
+driver sees about the square root of the number of partitions. Made by `python benchmarks/reports.py`.
 
-A server on one core is cheaper at this size, as Spark moves every report into a Python worker: Spark is for reports
-that already lie in a cluster, or are too many for one reader.
+A server on one core is cheaper at this size, because Spark moves every report into a Python worker. Use Spark
+for reports that are already in a cluster, or that are too many for one reader.
 
 | spec | reports | bytes of a state | one server, CPU s (wall) | Spark, CPU s (wall) |
 |---|---|---|---|---|

@@ -218,10 +218,10 @@ def line(engine: str, r: dict[str, float]) -> str:
 def write(rows: int, engine: str, result: dict[str, float]) -> None:
     """Put a result into the report, in place of an older one of that engine and number of rows."""
     header = (
-        "All 455 three-way marginals of 15 columns. CPU seconds of all processes that work for the engine. The\n"
+        "All 455 three-way marginals of 15 columns. CPU seconds of all processes of the engine. The\n"
         "ratio is plain `COUNT(*) … GROUP BY` over the same columns in the same engine, one query each, to ours\n"
-        "(encoding not counted on either side). **The plain figure is extrapolated**: only so many of the 455 queries\n"
-        "were run as stands in brackets, evenly spread, and their time was multiplied. Made by\n"
+        "(encoding not counted on either side). **The plain figure is extrapolated**: the number in brackets of the\n"
+        "455 queries ran, evenly spread, and their time was multiplied. Made by\n"
         "`python benchmarks/scale.py`.\n"
     )
     old = REPORT.read_text(encoding="utf-8").split("## ")[1:] if REPORT.exists() else []

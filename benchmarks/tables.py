@@ -4,14 +4,15 @@
     python benchmarks/tables.py --patients 100000 --on postgresql://user@host/database
     python benchmarks/tables.py --patients 100000 --on spark
 
-Generated: patients with 2.9 visits each in the mean (1 % of them have more than 19, the most 253), in Parquet files.
-Each number is the CPU time of one process that is held to one thread: the plain join of visits and patients by month
-and region with its GROUP BY; registering the two tables through a schema, a ledger on disk and files; eleven statements
-over one view of them, bounded to 40 rows of a patient, 12 months and 8 rows in a month, each a new release.
-The first statement encodes and bounds the view.
+The tables are generated Parquet files. Patients have 2.9 visits on average; 1 % have more than 19, and the most is 253.
+Each number is the CPU time of one process with one thread:
 
-A database, in which a database of its own is made and dropped, and Spark work in other processes: there numbers are
-seconds that passed, and the plain join is theirs.
+* the plain join of visits and patients by month and region, with its GROUP BY
+* registering the two tables through a schema, a ledger on disk and files
+* eleven statements over one view, each a new release, bounded to 40 rows per patient, 12 months and 8 rows per month
+
+The first statement encodes and bounds the view. Databases and Spark work in other processes. There, numbers are elapsed
+seconds, and the plain join is their own.
 """
 
 # ruff: noqa: S608 - the statements are written here

@@ -71,10 +71,11 @@ def main() -> None:
     real = train_on_release(train, test, target=TARGET, seed=0).score
     print("real", real, flush=True)
     lines = [
-        f"Area under the ROC curve on Adult's test file (16 281 rows): gradient boosting for `{TARGET}`, trained on",
-        "synthetic rows of the training file, released through a vault and read back from their file, delta",
-        f"{DELTA}; mean and least of {options.seeds} releases. CPU seconds are those of one release, with opening the",
-        f"table and writing the rows. Trained on the real rows: {real:.3f}. Made by `python benchmarks/tstr.py`.",
+        f"Area under the ROC curve on Adult's test file (16 281 rows). Gradient boosting for `{TARGET}` is trained",
+        f"on synthetic rows of the training file. The rows are released through a vault at delta {DELTA} and read",
+        f"from their file. Figures are the mean and least of {options.seeds} releases. CPU seconds include opening",
+        f"the table and writing the rows. Trained on the real rows: {real:.3f}. Made by `python",
+        "benchmarks/tstr.py`.",
         "",
         "| method | epsilon | mean AUC | least AUC | CPU s |",
         "|---|---|---|---|---|",

@@ -68,17 +68,17 @@ def run(rows: int, columns: int) -> list[dict[str, float]]:
 
 
 INTRODUCTION = """\
-`sfumato synthesize --method aim --way 3 --epsilon 1 --delta 1e-9` of a Parquet file into a Parquet file of rows with
-its codebook: the whole command, CPU seconds of the process. *Again* is the same release asked for another time: its
-model is in the ledger, so that reading the table, drawing the rows, stating their errors and writing them are left.
+`sfumato synthesize --method aim --way 3 --epsilon 1 --delta 1e-9` from a Parquet file to a Parquet file of rows
+with its codebook: CPU seconds of the whole command. *Again* repeats the release with the model from the ledger:
+it reads the table, draws the rows, states their errors and writes them.
 Made by `python benchmarks/wide.py`, one thread of linear algebra.
 
 | rows | columns | release, CPU s | MB | again: read, draw, write, CPU s | MB |
 |---|---|---|---|---|---|
 """
 BESIDE = """
-All cases in one run, each by itself, on {cores} cores with a load of {low:.0f} to {high:.0f}; other work makes CPU
-seconds up to twice those of a quiet machine.
+All cases ran one after the other, on {cores} cores with a load of {low:.0f} to {high:.0f}. Other work
+makes CPU seconds up to twice as many as on a quiet machine.
 """
 
 
