@@ -5,8 +5,10 @@ Both tables are published.  So a page can compare a release with the exact table
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import census, census_release, child_mental_health, domain
+from sfumato.domain import Domain
 from sfumato.engine.open import open_table
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
@@ -21,56 +24,129 @@ from sfumato.evaluate.utility.scorecard import marginal_score
 from sfumato.ledger import open_ledger
 from sfumato.ledger.database import file_address
 from sfumato.model.row_sampling import generator
-from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
+from sfumato.report.demo_page import DemoRelease, PeopleByColumn, render_demo
+from sfumato.report.drawing import percent_up
 from sfumato.report.page import Page, Plot, Row, ShownTable
+from sfumato.report.page import write as write_page
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.release import ReleasedRows
+from sfumato.vault.release import ReleasedRows, save_text
 from sfumato.vault.vault import Vault
 from sfumato.vault.vault_opening import declared
 
 CHILDREN_LOSS = Epsilon(1)
+OTHER_LOSSES = (Epsilon("0.01"), Epsilon("0.1"), Epsilon(3), Epsilon(10))
+"""The losses of the other releases on the slider of the page."""
 PublishedCounts: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A release of a bundled table, its errors against the published table, and the function that draws its page."""
+    """A release of a bundled table, its errors against the published table, and the function that writes its page.
+
+    The function takes a folder and the JSON values that are stored next to the page.
+    """
 
     release: Synthetic
     errors: ShownTable
     account: str
-    page: Callable[[], Page]
+    write: Callable[[Path, Mapping[str, Any]], Path]
 
 
 def demonstrate_children(folder: Path) -> Demonstration:
-    """Release the child mental health table under epsilon 1, with the ledger in ``folder``.
+    """Release the child mental health table under epsilon 1 and four other losses, with the ledger in ``folder``.
 
-    A second run in the same folder returns the stored release and spends nothing.
+    The releases at the other losses have a dataset of their own in the ledger, for the slider of the page.  A second
+    run in the same folder returns the stored releases and spends nothing.
 
     Raises:
         LedgerError: the ledger in the folder cannot be used.
     """
-    described = domain("child_mental_health")
-    table = child_mental_health()
-    with open_ledger(
-        file_address(folder / "demo.ledger"), dataset="child mental health", limit=CHILDREN_LOSS, create=True
-    ) as ledger:
-        encoded, content = open_table(table).encode_with_content(described)
-        vault = Vault(encoded, ledger, declared(ledger, content, new=False))
-        release = auto(vault, loss=CHILDREN_LOSS, total=NoisyTotal(), workload=all_marginals(2))
-        account = str(ledger.remaining())
-    counts = np.bincount(
+    (release,), account = _children(folder, "child mental health", (CHILDREN_LOSS,))
+    others, _ = _children(folder, "child mental health at other losses", OTHER_LOSSES)
+    described, table = domain("child_mental_health"), child_mental_health()
+    truth = np.bincount(
         np.ravel_multi_index([table[name].to_numpy() for name in described.names], described.shape),
         minlength=described.size,
     )
-    return _compare(release, counts, account)
+    errors, with_truth = _compare(release, truth), _counts(release, truth, _sampled(release))
+
+    def write(out: Path, data: Mapping[str, Any]) -> Path:
+        by_loss = [*zip(OTHER_LOSSES, others, strict=True), (CHILDREN_LOSS, release)]
+        made = [_demo_release(loss, each, truth) for loss, each in sorted(by_loss, key=lambda each: each[0].value)]
+        details: dict[str, ShownTable] = {
+            "Error against privacy": tuple(
+                {"epsilon": each.epsilon, "worst_error": each.worst, "right_guesses": percent_up(each.right_guesses)}
+                for each in made
+            ),
+            "Errors at epsilon 1, by number of columns": errors,
+            "All 56 numbers at epsilon 1": with_truth,
+            "Methods that were considered": tuple({"method": each} for each in release.provenance["chosen_among"]),
+            "Guarantee and budget": (
+                {"term": "guarantee", "text": release.guarantee},
+                {"term": "cost", "text": release.cost},
+                {"term": "ledger", "text": account},
+            ),
+        }
+        shown_first = next(place for place, each in enumerate(made, start=1) if each.epsilon == "1")
+        people = f"{int(truth.sum()):,} children"
+        html = render_demo(people, _marginals(described, truth), made, first=shown_first, details=details)
+        save_text(out / "tables.json", json.dumps(data, indent=1, allow_nan=False) + "\n", overwrite=True)
+        save_text(out / "index.html", html, overwrite=True)
+        return out / "index.html"
+
+    return Demonstration(release, errors, account, write)
 
 
-def _compare(release: Synthetic, truth: PublishedCounts, account: str) -> Demonstration:
+def _children(folder: Path, dataset: str, losses: Sequence[Epsilon]) -> tuple[tuple[Synthetic, ...], str]:
+    """Return a release at each loss, and what is left of the budget in words."""
+    limit = Epsilon(sum((each.value for each in losses), Fraction(0)))
+    described = domain("child_mental_health")
+    with open_ledger(file_address(folder / "demo.ledger"), dataset=dataset, limit=limit, create=True) as ledger:
+        encoded, content = open_table(child_mental_health()).encode_with_content(described)
+        vault = Vault(encoded, ledger, declared(ledger, content, new=False))
+        pairs = all_marginals(2)
+        made = tuple(auto(vault, loss=loss, total=NoisyTotal(), workload=pairs) for loss in losses)
+        return made, str(ledger.remaining())
+
+
+def _sampled(release: Synthetic) -> PublishedCounts:
+    """Return the rows of a release by cell."""
     described = release.model.domain
-    codes = release.model.sample(generator())
-    synthetic = np.bincount(np.ravel_multi_index(codes.T, described.shape), minlength=described.size)
+    return np.bincount(np.ravel_multi_index(release.codes().T, described.shape), minlength=described.size)
+
+
+def _demo_release(loss: Epsilon, release: Synthetic, truth: PublishedCounts) -> DemoRelease:
+    counts = _sampled(release)
+    return DemoRelease(
+        epsilon=plain(loss.value),
+        right_guesses=(1 + loss.advantage_bound()) / 2,
+        numbers=len(truth),
+        worst=int(np.abs(counts - truth).max()),
+        marginals=_marginals(release.model.domain, counts),
+    )
+
+
+def _marginals(described: Domain, counts: PublishedCounts) -> PeopleByColumn:
+    table = counts.reshape(described.shape)
+    axes = range(len(described))
+    return PeopleByColumn(
+        {
+            attribute.name: {
+                label: int(number)
+                for label, number in zip(
+                    attribute.labels(), table.sum(axis=tuple(each for each in axes if each != axis)), strict=True
+                )
+            }
+            for axis, attribute in enumerate(described)
+        }
+    )
+
+
+def _compare(release: Synthetic, truth: PublishedCounts) -> ShownTable:
+    """Return the errors of the marginals of one column, of two columns, and so on."""
+    described, synthetic = release.model.domain, _sampled(release)
     errors: list[Row] = []
     for ways in range(1, len(described) + 1):
         workload = all_marginals(ways)
@@ -84,21 +160,7 @@ def _compare(release: Synthetic, truth: PublishedCounts, account: str) -> Demons
                 "percent_of_people": float(100 * difference.mean() / truth.sum()),
             }
         )
-    with_truth = _counts(release, truth, synthetic)
-
-    def page() -> Page:
-        return Page(
-            title="A million children, released under epsilon 1",
-            terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
-            notes=(
-                "The table of ages and levels of satisfaction is published, so the truth may stand beside the release.",
-                *release.provenance["chosen_among"],
-            ),
-            plots=(_bars(with_truth), _heat_maps(with_truth)),
-            tables={"errors": tuple(errors), "counts": with_truth},
-        )
-
-    return Demonstration(release, tuple(errors), account, page)
+    return tuple(errors)
 
 
 def _counts(release: Synthetic, truth: PublishedCounts, synthetic: PublishedCounts) -> ShownTable:
@@ -112,49 +174,6 @@ def _counts(release: Synthetic, truth: PublishedCounts, synthetic: PublishedCoun
         }
         for cell, codes in enumerate(np.ndindex(described.shape))
     )
-
-
-def _bars(counts: ShownTable) -> Plot:
-    import altair as alt
-
-    chart = (
-        alt.Chart(_tall(counts), width=640, height=280)
-        .mark_bar()
-        .encode(
-            x=alt.X("age:O", sort=None, axis=alt.Axis(labelAngle=0)),
-            xOffset=alt.XOffset("table:N"),
-            y=alt.Y("sum(people):Q", title="people"),
-            color=alt.Color("table:N", title=None),
-        )
-    )
-    return Plot("by_age", "Children by age, real and synthetic: the bars are hard to tell apart.", chart)
-
-
-def _heat_maps(counts: ShownTable) -> Plot:
-    import altair as alt
-
-    chart = (
-        alt.Chart(_tall(counts), width=150, height=300)
-        .mark_rect()
-        .encode(
-            x=alt.X("satisfaction:O", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("age:O", sort=None),
-            color=alt.Color("people:Q", scale=alt.Scale(scheme="viridis")),
-            column=alt.Column("table:N", title=None),
-        )
-    )
-    return Plot("by_cell", "Children by age and satisfaction: the synthetic table keeps how they go together.", chart)
-
-
-def _tall(counts: ShownTable) -> Any:  # noqa: ANN401  (Altair's data, imported lazily)
-    import altair as alt
-
-    rows = [
-        {"age": row["age"], "satisfaction": row["satisfaction"], "table": table, "people": row[table]}
-        for row in counts
-        for table in ("real", "synthetic")
-    ]
-    return alt.InlineData(values=rows)
 
 
 CENSUS_LOSS: Final = EpsilonDelta("1", "1e-9")
@@ -203,7 +222,10 @@ def demonstrate_census(folder: Path) -> Demonstration:
             tables={"errors": errors},
         )
 
-    return Demonstration(release, errors, account, page)
+    def write(out: Path, data: Mapping[str, Any]) -> Path:
+        return write_page(page(), out, data)
+
+    return Demonstration(release, errors, account, write)
 
 
 def _distances(real: Rows, synthetic: Rows) -> ShownTable:

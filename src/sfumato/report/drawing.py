@@ -107,9 +107,15 @@ CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=19, interval
 """The widths in a card, of which three stand in a row."""
 
 
-def bar_drawing(title: str, bars: Sequence[Bar], widths: BarWidths = WIDE) -> str:
-    """Return horizontal bars, with the interval of each as a whisker."""
-    numbers = [0.0, *(each for bar in bars for each in (bar.value, bar.low, bar.high) if each is not None)]
+def bar_drawing(
+    title: str, bars: Sequence[Bar], widths: BarWidths = WIDE, *, span: tuple[float, float] | None = None
+) -> str:
+    """Return horizontal bars, with the interval of each as a whisker.
+
+    With ``span``, the scale has these ends instead of the least and the largest number.
+    """
+    ends = [each for bar in bars for each in (bar.value, bar.low, bar.high) if each is not None]
+    numbers: list[float] = [0.0, *(span or ()), *ends]
     least, most = min(numbers), max(numbers)
     scale, step = widths.bars / ((most - least) or 1.0), widths.step
 

@@ -48,7 +48,6 @@ def demo(
     same folder returns the stored releases and spends nothing.
     """
     from sfumato.app.demonstration import demonstrate_census, demonstrate_children
-    from sfumato.report.page import write
 
     folder(out)
     with working("Releasing a synthetic table of a million children"):
@@ -64,8 +63,8 @@ def demo(
     if absent := missing("plots"):
         print_message(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
     else:
-        page = write(children.page(), out, children_json)
-        census_page = write(census.page(), out / "census", census_json)
+        page = children.write(out, children_json)
+        census_page = census.write(out / "census", census_json)
     text = (
         f"A million children\n{_text(children)}\n"
         f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"

@@ -1,0 +1,135 @@
+"""The page of the demonstration: a real table next to its releases at several privacy losses, on one screen.
+
+The page runs no script.  Its slider is a group of radio buttons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from sfumato.extras import require
+from sfumato.report.drawing import Bar, BarWidths, bar_drawing, palette, percent_up
+from sfumato.report.page import ShownTable, figure
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_WIDTHS = BarWidths(labels=24, bars=180, numbers=60, step=16, intervals=False)
+COMMANDS = (
+    "sfumato domain draft people.csv --out people.yaml",
+    'sfumato domain accept people.yaml --by "Your Name" --table people.csv',
+    "sfumato synthesize people.csv --domain people.yaml --epsilon 1 --delta 1e-9 --limit 2,1e-9 --create --out new.csv",
+)
+"""The commands that release a table of one's own."""
+
+
+@dataclass(frozen=True)
+class PeopleByColumn:
+    """The people of a table by each of its columns: the label and the number of each value."""
+
+    by_column: Mapping[str, Mapping[str, int]]
+
+    def drawn(self, title: str, span: tuple[float, float] | None = None) -> Markup:
+        """Return a picture for each column."""
+        from markupsafe import Markup
+
+        parts = [
+            f"<h3>by {column}</h3>"
+            + bar_drawing(f"{title} by {column}", [Bar(*each) for each in values.items()], _WIDTHS, span=span)
+            for column, values in self.by_column.items()
+        ]
+        return Markup("".join(parts))  # noqa: S704  (columns and labels of a bundled table)
+
+    def minus(self, other: PeopleByColumn) -> PeopleByColumn:
+        """Return the differences."""
+        return PeopleByColumn(
+            {
+                column: {label: number - other.by_column[column][label] for label, number in values.items()}
+                for column, values in self.by_column.items()
+            }
+        )
+
+    @property
+    def widest(self) -> int:
+        """The largest size of a number."""
+        return max(abs(number) for values in self.by_column.values() for number in values.values())
+
+
+@dataclass(frozen=True)
+class DemoRelease:
+    """A release at a privacy loss.
+
+    Attributes:
+        epsilon: the loss, as text.
+        right_guesses: largest chance to guess rightly whether a person is in the table.
+        numbers: how many numbers are released.
+        worst: how many people the worst of them is off by.
+        marginals: the people by each column.
+    """
+
+    epsilon: str
+    right_guesses: float
+    numbers: int
+    worst: int
+    marginals: PeopleByColumn
+
+    def sentences(self, people: str) -> tuple[str, ...]:
+        """Return the three sentences of the page about a table of ``people``."""
+        right = percent_up(self.right_guesses)
+        return (
+            f"{people}.",
+            f"{self.numbers} numbers released, the worst is off by {self.worst:,}.",
+            f"A guess whether a child is in the table is right with a chance of at most {right}, instead of 50 %.",
+        )
+
+
+def render_demo(
+    people: str, real: PeopleByColumn, releases: Sequence[DemoRelease], *, first: int, details: Mapping[str, ShownTable]
+) -> str:
+    """Return the page as one HTML document.
+
+    Args:
+        people: the number and the kind of the people, as the first sentence says.
+        real: the people of the real table by each column, which is published.
+        releases: from the smallest loss to the largest.
+        first: place of the release that is shown first, from 1.
+        details: tables that are folded away, by their summaries.
+
+    Raises:
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    require("plots", "the page of the demonstration")
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    differences = [each.marginals.minus(real) for each in releases]
+    widest = float(max(each.widest for each in differences))
+    steps = [
+        {
+            "epsilon": each.epsilon,
+            "sentences": each.sentences(people),
+            "synthetic": each.marginals.drawn(f"Synthetic people at epsilon {each.epsilon}"),
+            "difference": difference.drawn(f"Synthetic minus real at epsilon {each.epsilon}", (-widest, widest)),
+        }
+        for each, difference in zip(releases, differences, strict=True)
+    ]
+    page = {
+        "title": "A million children, released with a guarantee",
+        "lead": (
+            "Left is the real table, which is published, so that both may stand side by side. Next to it stands a "
+            "synthetic table. Every child is protected by differential privacy, and no synthetic row is a child."
+        ),
+        "steps": steps,
+        "first": first,
+        "real": real.drawn("Real people"),
+        "commands": COMMANDS,
+        "more": "census/index.html",
+        "details": details,
+    }
+    template = resources.files("sfumato.report").joinpath("demo_page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["figure"] = figure
+    return environment.from_string(template).render(page=page, palette=Markup(palette()))  # noqa: S704  (no text)
