@@ -111,7 +111,7 @@ export type GrantRequest = {
 /** A key to issue. */
 export type KeyRequest = {
   "name": string;
-  "scope": "steward" | "analyst" | "monitor";
+  "scope": "steward" | "analyst" | "officer" | "monitor";
   "days": number;
 };
 

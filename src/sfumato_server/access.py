@@ -365,10 +365,33 @@ async def user_key(key: Annotated[Key, Depends(valid_key)]) -> Key:
     """Return the request's key, of a steward or an analyst.
 
     Raises:
+        RefusalError: the key is of another scope.
+    """
+    if key.scope in {Scope.STEWARD, Scope.ANALYST}:
+        return key
+    readable = "journals and sign-off pages" if key.scope is Scope.OFFICER else "figures"
+    raise RefusalError("wrong-scope", f"This key reads {readable} only", 403, "use a key of a steward or an analyst")
+
+
+async def reader_key(key: Annotated[Key, Depends(valid_key)]) -> Key:
+    """Return the request's key, of a steward, an analyst or a privacy officer.
+
+    Raises:
         RefusalError: the key is for monitoring only.
     """
-    if key.scope is Scope.MONITOR:
-        raise RefusalError("wrong-scope", "This key reads figures only", 403, "use a key of a steward or an analyst")
+    return key if key.scope is Scope.OFFICER else await user_key(key)
+
+
+async def officer_key(key: Annotated[Key, Depends(reader_key)]) -> Key:
+    """Return the request's key, of a privacy officer or a steward.
+
+    Raises:
+        RefusalError: the key is an analyst's.
+    """
+    if not key.sees_all:
+        raise RefusalError(
+            "wrong-scope", "This needs a key of a privacy officer", 403, "ask a steward for a key of scope officer"
+        )
     return key
 
 
@@ -376,9 +399,9 @@ async def monitor_key(key: Annotated[Key, Depends(valid_key)]) -> Key:
     """Return the request's key, of a monitor or a steward.
 
     Raises:
-        RefusalError: the key is an analyst's.
+        RefusalError: the key is of another scope.
     """
-    if key.scope is Scope.ANALYST:
+    if key.scope not in {Scope.MONITOR, Scope.STEWARD}:
         raise RefusalError(
             "wrong-scope", "This needs a key for figures", 403, "ask a steward for a key of scope monitor"
         )
@@ -397,6 +420,8 @@ async def steward_key(key: Annotated[Key, Depends(user_key)]) -> Key:
 
 
 Anyone = Annotated[Key, Depends(user_key)]
+Reader = Annotated[Key, Depends(reader_key)]
+Officer = Annotated[Key, Depends(officer_key)]
 Steward = Annotated[Key, Depends(steward_key)]
 Monitor = Annotated[Key, Depends(monitor_key)]
 CurrentService = Annotated[Service, Depends(current_service)]

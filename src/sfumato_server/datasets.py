@@ -34,7 +34,7 @@ from sfumato.query.answer import FORMATS, JSON
 from sfumato.query.plan import released_rows
 from sfumato.query.question import Query
 from sfumato.query.statements.table_statement import parse_tables
-from sfumato_server.access import Anyone, CurrentService, StrictRoute
+from sfumato_server.access import Anyone, CurrentService, Reader, StrictRoute
 from sfumato_server.problems import timed
 from sfumato_server.registry import Key, Scope
 from sfumato_server.rules import naming_spenders, parse_monthly_budget, spent_by
@@ -151,8 +151,8 @@ RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, m
 
 
 @router.get("")
-def datasets(key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """List the datasets that the key may ask, with their public facts."""
+def datasets(key: Reader, service: CurrentService) -> dict[str, Any]:
+    """List the datasets that the key may ask or read about, with their public facts."""
     return {"datasets": [summary(loaded) for loaded in service.accessible_datasets(key)]}
 
 

@@ -91,6 +91,7 @@ class Scope(StrEnum):
 
     STEWARD = "steward"
     ANALYST = "analyst"
+    OFFICER = "officer"  # reads journals and sign-off pages of all datasets, and nothing else
     MONITOR = "monitor"  # reads metrics of the server, and nothing else
     INVITATION = "link"  # starts one session of a steward, and nothing else
 
@@ -173,6 +174,11 @@ class Key:
     def valid(self) -> bool:
         """True if the key can be used now."""
         return not self.revoked and datetime.now(UTC) < self.expires
+
+    @property
+    def sees_all(self) -> bool:
+        """True if the key reads the journals of all datasets and analysts."""
+        return self.scope in {Scope.STEWARD, Scope.OFFICER}
 
     @property
     def actor(self) -> Actor:

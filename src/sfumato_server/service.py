@@ -227,23 +227,22 @@ class Service:
                 self.tables.drop(dataset.name)
 
     def accessible_datasets(self, key: Key) -> list[ServedDataset]:
-        """Return every dataset that the key's holder may ask, by name."""
-        is_steward = key.scope is Scope.STEWARD
+        """Return every dataset that the key's holder may ask or read about, by name."""
         return [
             self.loaded(each.called)
             for each in self.registry.datasets()
-            if is_steward or (self.grants.admits(each.name, key.name) and not each.retired)
+            if key.sees_all or (self.grants.admits(each.name, key.name) and not each.retired)
         ]
 
     def check_access(self, name: str, key: Key) -> ServedDataset:
-        """Return a dataset that the key's holder may ask.
+        """Return a dataset that the key's holder may ask or read about.
 
         Raises:
             UnknownDatasetError: no dataset has that name.
             RefusalError: the dataset is retired, or not granted to the key's holder.
         """
         loaded = self.loaded(name)
-        if key.scope is not Scope.STEWARD:
+        if not key.sees_all:
             refuse_retired(loaded)
             self.grants.refuse(loaded.ledger, key.name)
         return loaded

@@ -45,7 +45,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.statements.derived_columns import check_derived
 from sfumato.strict_documents import read_yaml
 from sfumato.vault.release import entry_cost
-from sfumato_server.access import Anyone, CurrentService, Steward, StrictRoute
+from sfumato_server.access import Anyone, CurrentService, Officer, Reader, Steward, StrictRoute
 from sfumato_server.datasets import budgets, summary
 from sfumato_server.problems import RefusalError, domain_refusal, table_refusal
 from sfumato_server.registry import Key, Registry, Scope
@@ -361,7 +361,7 @@ def grant(name: str, form: GrantRequest, key: Steward, service: CurrentService) 
 @router.get("/datasets/{name}/journal")
 def journal(
     name: str,
-    key: Anyone,
+    key: Reader,
     service: CurrentService,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE_SIZE,
@@ -376,7 +376,7 @@ def journal(
 
 
 @router.get("/datasets/{name}/verify")
-def verify(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
+def verify(name: str, _: Officer, service: CurrentService) -> dict[str, Any]:
     """Verify the whole journal of a dataset, and the audit log of the server."""
     head = service.loaded(name).ledger.verify()
     with service.store.reading() as driver:
@@ -479,8 +479,8 @@ def refuse_measure(limit: Loss, other: Loss | None) -> None:
 
 
 def analyst_filter(key: Key) -> str | None:
-    """Return the analyst whose entries a key may see; None for all, if it is a steward's."""
-    return None if key.scope is Scope.STEWARD else key.name
+    """Return the analyst whose entries a key may see; None for all, if it is a steward's or an officer's."""
+    return None if key.sees_all else key.name
 
 
 def entry_facts(entry: Entry) -> dict[str, Any]:

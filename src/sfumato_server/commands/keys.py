@@ -29,6 +29,7 @@ class HolderScope(StrEnum):
 
     STEWARD = "steward"
     ANALYST = "analyst"
+    OFFICER = "officer"
     MONITOR = "monitor"
 
 
@@ -44,7 +45,10 @@ class KeyState(StrEnum):
 def issue(
     name: Annotated[str, typer.Argument(help="Name of its holder; an analyst's caps and charges go by it.")],
     days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which it is valid.")],
-    scope: Annotated[HolderScope, typer.Option(help="What it may do.")] = HolderScope.ANALYST,
+    scope: Annotated[
+        HolderScope,
+        typer.Option(help="What it may do. An officer reads journals and sign-off pages; a monitor reads metrics."),
+    ] = HolderScope.ANALYST,
     ledger: ServerLedger = _LEDGER,
     create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
     as_json: JsonOption = False,

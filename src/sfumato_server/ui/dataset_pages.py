@@ -183,7 +183,7 @@ def show_expected(name: str, form: Annotated[QuestionForm, Form()], key: Anyone,
 
 
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
-def ask(
+def answer_question(
     name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, service: CurrentService
 ) -> Response:
     """Show the answer of a question, with the rest of the budget and the history; ask first if it is expensive."""

@@ -46,6 +46,7 @@ from sfumato_server.ui.description_form import (
 )
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS, page
+from sfumato_server.ui.steward_pages import CAP_SHARES, CapShare, set_default_cap
 
 HERE = "/steward/all/description"
 STEPS = ("table", "review", "budget", "done")
@@ -189,6 +190,7 @@ class BudgetForm(BaseModel):
 
     name: Short = ""
     limit: Short = ""
+    cap_share: CapShare = "none"
     second_budget: bool = False
 
 
@@ -291,7 +293,7 @@ def budget(draft_id: str, key: Steward, service: CurrentService) -> Response:
     stored = StoredDescription.load(draft_id, key, service)
     if stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
-    return _budget_page(key, stored, BudgetForm(name=stored.name))
+    return _budget_page(key, stored, BudgetForm(name=stored.name, cap_share="1/4"))
 
 
 @router.post(f"{HERE}/{{draft_id}}/budget", response_class=HTMLResponse)
@@ -304,6 +306,7 @@ def register(draft_id: str, key: Steward, service: CurrentService, form: Annotat
     more = {"second_budget": form.second_budget, "by": key.actor}
     try:
         service.register(name, source=stored.source, domain=stored.accepted, limit=limit, more=more)
+        set_default_cap(service, name, form.cap_share, key)
     except REFUSALS as error:
         return _budget_page(key, stored, form, error)
     registered = replace(stored, name=name, limit=limit, drafted={}, document={}, notes=[])
@@ -317,7 +320,9 @@ def done(draft_id: str, key: Steward, service: CurrentService) -> Response:
     stored = StoredDescription.load(draft_id, key, service)
     if not stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
-    return page("description_done.html.j2", key=key, step="done", stored=stored, acceptance=stored.accepted["accepted"])
+    acceptance = stored.accepted["accepted"]
+    cap = service.grants.terms(service.loaded(stored.name).dataset.name).default_cap
+    return page("description_done.html.j2", key=key, step="done", stored=stored, acceptance=acceptance, cap=cap)
 
 
 @router.get(f"{HERE}/{{draft_id}}/file")
@@ -384,7 +389,14 @@ def _budget_page(key: Key, stored: StoredDescription, form: BudgetForm, error: E
     content = None if error is None else problem(error)
     status = 200 if content is None else content["status"]
     return page(
-        "description_budget.html.j2", key=key, step="budget", stored=stored, form=form, problem=content, status=status
+        "description_budget.html.j2",
+        key=key,
+        step="budget",
+        stored=stored,
+        form=form,
+        cap_shares=CAP_SHARES,
+        problem=content,
+        status=status,
     )
 
 

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from sfumato_server.access import COOKIE, Anyone, CurrentService, KeyLookup, RateLimiter, secret_of
+from sfumato_server.access import COOKIE, CurrentService, KeyLookup, RateLimiter, Reader, secret_of
 from sfumato_server.datasets import summary
 from sfumato_server.openid import Provider
 from sfumato_server.problems import RefusalError, log
 from sfumato_server.registry import Key, Scope
 from sfumato_server.service import Service
 from sfumato_server.sessions import LOGIN_LIFETIME, SESSION_LIFETIME, is_session
-from sfumato_server.ui import dataset_pages, description_pages, rendering, steward_pages
+from sfumato_server.ui import dataset_pages, description_pages, journal_pages, rendering, steward_pages
 from sfumato_server.ui.rendering import add_error_pages, gauge, is_https, login_page, page, request_key
 
 BACK = "/login/back"
@@ -49,17 +49,19 @@ def mount(app: FastAPI) -> None:
     """Add the pages to an application."""
     app.include_router(rendering.files_router)
     app.include_router(router)
-    for pages in (dataset_pages.router, description_pages.router, steward_pages.router):
+    for pages in (dataset_pages.router, description_pages.router, steward_pages.router, journal_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])
     add_error_pages(app)
 
 
 @router.get("/", response_class=HTMLResponse)
 def home(request: Request, service: CurrentService) -> Response:
-    """Show the datasets, or the login page."""
+    """Show the datasets, or the login page.  A privacy officer is sent to the journals."""
     key = request_key(request)
     if key is None:
         return login_page(request, wrong=secret_of(request) is not None)
+    if key.scope is Scope.OFFICER:
+        return RedirectResponse(journal_pages.OFFICER, 303)
     datasets = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in service.accessible_datasets(key)]
     return page("datasets.html.j2", key=key, datasets=datasets)
 
@@ -173,7 +175,7 @@ def leave(request: Request, service: CurrentService) -> Response:
 
 
 @router.post("/leave/all")
-def leave_everywhere(request: Request, key: Anyone, service: CurrentService) -> Response:
+def leave_everywhere(request: Request, key: Reader, service: CurrentService) -> Response:
     """End all sessions of this user, on every machine."""
     service.sessions.end_own(key.name)
     return _logged_out(request)

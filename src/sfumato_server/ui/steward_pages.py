@@ -1,4 +1,4 @@
-"""The steward's pages: datasets, analysts, journals, keys, sessions and the audit log.
+"""The steward's pages: what needs attention, datasets with their settings, analysts, keys and sessions.
 
 After a form was posted, the next page shows once what was done.
 """
@@ -6,9 +6,12 @@ After a form was posted, the next page shows once what was done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from decimal import ROUND_FLOOR, Context
+from fractions import Fraction
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -18,24 +21,26 @@ from sfumato.app.api.administration import KeyRequest, RenameRequest, Retirement
 from sfumato.app.api.questions import limit_of, validate_fields
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, LedgerError
-from sfumato.ledger.audit_log import newest_actions, verify_actions
-from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.privacy.conversion import CONVERTED, epsilon_of
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, plain
 from sfumato_server import stewards
 from sfumato_server.access import CurrentService, KeyLookup, Steward
 from sfumato_server.datasets import summary
+from sfumato_server.monitoring import budget_is_low
 from sfumato_server.problems import domain_refusal, problem
 from sfumato_server.registry import Key, Scope
+from sfumato_server.service import Service
 from sfumato_server.stewards import (
-    PAGE_SIZE,
     accept_description,
     cap_warnings,
-    entry_facts,
     key_facts,
     read_description,
     read_document,
     search_keys,
     steward_findings,
 )
+from sfumato_server.tables import ServedDataset
+from sfumato_server.ui.journal_pages import dataset_rows
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 
@@ -57,6 +62,7 @@ class DatasetForm(BaseModel):
     second_budget: bool = False
     accepted: bool = False
     confirm: Short = ""
+    cap_share: CapShare = "none"
 
 
 class CapForm(BaseModel):
@@ -103,9 +109,9 @@ class RetirementForm(BaseModel):
 
 
 @router.get("/steward", response_class=HTMLResponse)
-def steward_page(request: Request, key: Steward, service: CurrentService, q: SearchText = "") -> Response:
+def overview(request: Request, key: Steward, service: CurrentService, q: SearchText = "") -> Response:
     """Show the datasets whose names have a text, the open approvals, and the form to register a dataset."""
-    return forget_note(_steward_page(key, service, q=q, **read_note(request)))
+    return forget_note(_overview(key, service, q=q, **read_note(request)))
 
 
 @router.get(_ANALYSTS, response_class=HTMLResponse)
@@ -131,6 +137,7 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget, "by": key.actor},
         )
+        set_default_cap(service, name, form.cap_share, key)
     except REFUSALS as error:
         return refused_page(key, service, error, form.model_dump())
     return leave_note(request, _HERE, {"done": f"{name} is registered."})
@@ -144,7 +151,7 @@ def cap(request: Request, key: Steward, service: CurrentService, form: Annotated
         analyst, ledger = service.analyst_name(loaded, form.analyst), loaded.ledger
         if not form.lift and form.most.strip() == "0":
             service.grants.shut_out(loaded.dataset.name, analyst, by=key.actor)
-            done = f"{analyst} is shut out of {form.dataset}."
+            done = f"{analyst} has no access to {form.dataset}."
         else:
             ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()), by=key.actor)
             service.grants.let_back(loaded.dataset.name, analyst, by=key.actor)
@@ -168,8 +175,8 @@ def set_terms(
             name, validate_fields(TermsRequest, {"granted_only": form.granted_only, **limits}), key, service
         )
     except REFUSALS as error:
-        return _journal_problem(name, key, service, error)
-    return leave_note(request, f"{_HERE}/{name}", {"done": "The terms are set."})
+        return _settings_problem(name, key, service, error)
+    return leave_note(request, f"{_HERE}/{name}/settings", {"done": "The terms are set."})
 
 
 @router.post("/steward/{name}/grants", response_class=HTMLResponse)
@@ -180,8 +187,8 @@ def grant(
     loaded = service.loaded(name)
     analyst = service.analyst_name(loaded, form.analyst)
     (service.grants.shut_out if form.shut else service.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
-    done = f"{analyst} is {'shut out' if form.shut else 'let in'}."
-    return leave_note(request, f"{_HERE}/{name}", {"done": done})
+    done = f"{analyst} has {'no access' if form.shut else 'access'}."
+    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
 
 
 @router.post("/steward/approvals/{approval_id}", response_class=HTMLResponse)
@@ -190,11 +197,15 @@ def approve(
 ) -> Response:
     """Approve one release, or refuse it."""
     if form.refuse:
-        done = "It is refused." if service.approvals.close(approval_id, by=key.actor) else "Nothing waits there."
+        done = (
+            "The release is refused."
+            if service.approvals.close(approval_id, by=key.actor)
+            else "No request has that number."
+        )
     elif service.approvals.approve(approval_id, key):
-        done = "It is approved, once; whoever asked for it asks again."
+        done = "The release is approved, once. The analyst has to ask for it again."
     else:
-        done = "Nothing waits for your approval there: it was approved or closed, has ended, or you asked for it."
+        done = "You cannot approve this: it was approved or closed, has expired, or is your own request."
     return leave_note(request, _HERE, {"done": done})
 
 
@@ -208,8 +219,8 @@ def rename(
             "name"
         ]
     except REFUSALS as error:
-        return _journal_problem(name, key, service, error)
-    return leave_note(request, f"{_HERE}/{called}", {"done": f"{name} is called {called} now."})
+        return _settings_problem(name, key, service, error)
+    return leave_note(request, f"{_HERE}/{called}/settings", {"done": f"{name} is renamed to {called}."})
 
 
 @router.post("/steward/{name}/retirement", response_class=HTMLResponse)
@@ -218,22 +229,16 @@ def retire(
 ) -> Response:
     """Retire a dataset, or end its retirement."""
     stewards.retire(name, RetirementRequest(retired=form.retired), key, service)
-    done = "It is retired: nothing more is released of it, and its snapshot is deleted."
+    done = "The dataset is retired. It releases nothing more, and its snapshot is deleted."
     if not form.retired:
-        done = "It is no longer retired. Read its table again, and questions are answered again."
-    return leave_note(request, f"{_HERE}/{name}", {"done": done})
+        done = "The retirement has ended. Read its table again to answer questions again."
+    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
 
 
-@router.get("/steward/{name}", response_class=HTMLResponse)
-def journal(
-    request: Request,
-    name: str,
-    key: Steward,
-    service: CurrentService,
-    before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
-) -> Response:
-    """Show the journal of a dataset, and the budgets of its analysts."""
-    return forget_note(_journal(name, key, service, before, **read_note(request)))
+@router.get("/steward/{name}/settings", response_class=HTMLResponse)
+def settings(request: Request, name: str, key: Steward, service: CurrentService) -> Response:
+    """Show the settings of a dataset: its terms, its analysts, its table, its name and its end."""
+    return forget_note(_settings(name, key, service, **read_note(request)))
 
 
 @router.post("/steward/{name}/reading", response_class=HTMLResponse)
@@ -242,10 +247,10 @@ def read_again(request: Request, name: str, key: Steward, service: CurrentServic
     try:
         version, changed = service.tables.reread(service.loaded(name), by=key.actor)
     except REFUSALS as error:
-        return _journal_problem(name, key, service, error)
-    difference = "It differs from the last version" if changed else "It is as it was"
-    done = f"The table was read. {difference}. It is version {version.number} now, in which every question is charged."
-    return leave_note(request, f"{_HERE}/{name}", {"done": done})
+        return _settings_problem(name, key, service, error)
+    difference = "It differs from the last version" if changed else "It equals the last version"
+    done = f"The table was read. {difference}. It is version {version.number}, and every question is charged again."
+    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
 
 
 def _parse_document(text: str) -> dict[str, Any]:
@@ -255,59 +260,79 @@ def _parse_document(text: str) -> dict[str, Any]:
         raise domain_refusal(error) from error
 
 
-def _journal(
-    name: str,
-    key: Key,
-    service: CurrentService,
-    before: int | None = None,
-    **context: Any,  # noqa: ANN401  (values for the template)
-) -> Response:
+def _settings(name: str, key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (see page)
     loaded = service.loaded(name)
-    entries = loaded.ledger.newest(PAGE_SIZE, before=before)[::-1]
-    try:
-        verified, damage = loaded.ledger.check(), None
-    except LedgerError as error:
-        verified, damage = None, str(error)
     return page(
-        "journal.html.j2",
+        "settings.html.j2",
         key=key,
         dataset=summary(loaded),
         source=redacted_source(loaded.dataset.source),
         accepted=loaded.description.accepted_by,
-        gauge=gauge(loaded.ledger.remaining()),
-        entries=[entry_facts(entry) for entry in entries],
-        older=entries[-1].number if entries and entries[-1].number > 1 else None,
-        newer=before is not None,
-        analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
         terms=service.grants.terms(loaded.dataset.name),
         named=service.grants.analysts(loaded.dataset.name),
         reading=stewards.reading(name, key, service),
-        verified=verified,
-        damage=damage,
         **context,
     )
 
 
-def _journal_problem(name: str, key: Key, service: CurrentService, error: Exception) -> Response:
+def _settings_problem(name: str, key: Key, service: CurrentService, error: Exception) -> Response:
     content = problem(error)
-    return _journal(name, key, service, problem=content, status=content["status"])
+    return _settings(name, key, service, problem=content, status=content["status"])
 
 
 def refused_page(key: Key, service: CurrentService, error: Exception, fields: Mapping[str, Any]) -> Response:
     """Render the steward's page with a refusal and the fields of the refused form."""
     content = problem(error)
-    return _steward_page(key, service, problem=content, filled=defaultdict(str, fields), status=content["status"])
+    return _overview(key, service, problem=content, filled=defaultdict(str, fields), status=content["status"])
 
 
-def _steward_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
+def _overview(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
     context = {"filled": _EMPTY, "q": "", **context}
-    datasets = [
-        (summary(loaded), gauge(loaded.ledger.remaining()))
-        for loaded in service.accessible_datasets(key)
-        if _contains(loaded.dataset.called, context["q"])
-    ]
+    datasets = service.accessible_datasets(key)
     approvals = stewards.approvals(key, service)["approvals"]
-    return page("steward.html.j2", key=key, datasets=datasets, approvals=approvals, **context)
+    return page(
+        "steward.html.j2",
+        key=key,
+        attention=[each for loaded in datasets for each in attention_to(loaded, service)],
+        waiting=[each for each in approvals if not each["approved_by"]],
+        approved=[each for each in approvals if each["approved_by"]],
+        datasets=dataset_rows(service, (each for each in datasets if _contains(each.dataset.called, context["q"]))),
+        cap_shares=CAP_SHARES,
+        **context,
+    )
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A matter of a dataset that a steward should look at, and the page on which to act."""
+
+    dataset: str
+    text: str
+    path: str
+    action: str
+
+
+def attention_to(loaded: ServedDataset, service: Service) -> Iterator[Attention]:
+    """Yield what needs a steward's attention: a changed table, a low budget, a damaged ledger.
+
+    Only stewards may see it, because a changed table says something about its rows.
+    """
+    name = loaded.dataset.called
+    try:
+        loaded.ledger.check()
+    except LedgerError as error:
+        yield Attention(name, f"The ledger is not verified: {error}.", f"{_HERE}/{name}", "See its journal")
+    if loaded.dataset.retired:
+        return
+    settings, tables = f"{_HERE}/{name}/settings#table-title", service.tables
+    if tables.is_paused(loaded):
+        yield Attention(name, "It answers no questions, because its snapshot is missing.", settings, "Read its table")
+    elif tables.source_changed(loaded):
+        text = "The files of its table have changed. Answers are still from the last version."
+        yield Attention(name, text, settings, "Read its table again")
+    account = loaded.ledger.remaining()
+    if budget_is_low(account):
+        yield Attention(name, f"Less than 10 % of its budget is left: {account}.", f"{_HERE}/{name}", "See its journal")
 
 
 def _analysts_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
@@ -341,8 +366,47 @@ def cap_of(limit: Loss, text: str) -> Loss:
     return type(limit.divisible)(text)
 
 
+CAP_SHARES = {
+    "1/10": "a tenth of the limit",
+    "1/4": "a quarter of the limit",
+    "1/2": "half of the limit",
+    "none": "no cap",
+}
+"""The caps per analyst that the pages propose for a new dataset."""
+CapShare: TypeAlias = Literal["1/10", "1/4", "1/2", "none"]
+
+
+def set_default_cap(service: Service, name: str, share: CapShare, key: Key) -> None:
+    """Set the cap of each new analyst of a dataset to a share of its limit."""
+    if share != "none":
+        loaded = service.loaded(name)
+        terms = replace(
+            service.grants.terms(loaded.dataset.name), default_cap=limit_share(loaded.ledger.limit, Fraction(share))
+        )
+        service.grants.set_terms(loaded.dataset.name, terms, by=key.actor)
+
+
+def limit_share(limit: Loss, share: Fraction) -> str:
+    """Return a share of a limit as the text of a limit.
+
+    An epsilon with a delta is the largest one of three digits whose rho is at most the share of the limit's rho.
+
+    >>> limit_share(Epsilon(2), Fraction(1, 4))
+    '0.5'
+    >>> limit_share(EpsilonDelta(2, "1e-9"), Fraction(1, 4))
+    '0.966,1e-09'
+    """
+    if not isinstance(limit, EpsilonDelta):
+        amount = plain(limit.most * share)
+        return amount if isinstance(limit, Epsilon) else f"rho={amount}"
+    rho, digits = limit.most * share, Context(prec=3, rounding=ROUND_FLOOR)
+    epsilon = digits.create_decimal_from_float(float(epsilon_of(rho, limit.delta * CONVERTED)))
+    while EpsilonDelta(epsilon, limit.delta).most > rho:
+        epsilon = digits.next_minus(epsilon)
+    return f"{epsilon:f},{plain(limit.delta)}"
+
+
 KEYS = "/steward/all/keys"
-ACTIONS = "/steward/all/actions"
 _MAX_DAYS = 3660  # of the life of a key
 
 
@@ -350,7 +414,7 @@ class KeyForm(BaseModel):
     """The form that issues a key."""
 
     holder: Short
-    scope: Literal["steward", "analyst", "monitor"]
+    scope: Literal["steward", "analyst", "officer", "monitor"]
     days: Annotated[int, Field(ge=1, le=3650)]
 
 
@@ -379,7 +443,7 @@ def issue(request: Request, key: Steward, service: CurrentService, form: Annotat
     except REFUSALS as error:
         content = problem(error)
         return _keys_page(key, service, problem=content, holder=form.holder, status=content["status"])
-    return leave_note(request, KEYS, {"secret": secret, "done": f"A key for {new.name}, shown only now:"})
+    return leave_note(request, KEYS, {"secret": secret, "done": f"A key for {new.name}, shown only once:"})
 
 
 @router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
@@ -387,9 +451,9 @@ def rotate(request: Request, key_id: str, key: Steward, service: CurrentService)
     """Issue a key in exchange for another, which ends, and show its secret once."""
     rotated = service.registry.rotate(key_id, overlap=timedelta(0), by=key.actor)
     if rotated is None:
-        return leave_note(request, KEYS, {"done": "There was no such key to rotate."})
+        return leave_note(request, KEYS, {"done": "There is no such valid key."})
     new, secret = rotated
-    done = f"The key of {new.name} has ended; a new one in its place, shown only now:"
+    done = f"The key of {new.name} has ended. Its new key, shown only once:"
     return leave_note(request, KEYS, {"secret": secret, "done": done})
 
 
@@ -397,7 +461,7 @@ def rotate(request: Request, key_id: str, key: Steward, service: CurrentService)
 def revoke(request: Request, key_id: str, key: Steward, service: CurrentService) -> Response:
     """Revoke a key."""
     done = service.registry.revoke(key_id, by=key.actor)
-    return leave_note(request, KEYS, {"done": "The key is revoked." if done else "There was no such key to revoke."})
+    return leave_note(request, KEYS, {"done": "The key is revoked." if done else "There is no such valid key."})
 
 
 @router.post("/steward/sessions/end", response_class=HTMLResponse)
@@ -407,30 +471,6 @@ def end_sessions(request: Request, key: Steward, service: CurrentService) -> Res
     key_lookup: KeyLookup = request.app.state.key_lookup
     key_lookup.forget()
     return RedirectResponse("/", 303)
-
-
-@router.get(ACTIONS, response_class=HTMLResponse)
-def actions_page(
-    key: Steward, service: CurrentService, before: Annotated[int | None, Query(ge=1, le=2**53)] = None
-) -> Response:
-    """Show the actions of stewards and operators, newest first, and whether the audit log is intact."""
-    with service.store.reading() as driver:
-        actions, verified, damage = [], None, None
-        try:
-            actions = newest_actions(driver, before=before, most=PAGE_SIZE)
-            verified = verify_actions(driver)
-        except LedgerError as error:
-            damage = str(error)
-    older, newer = actions[-1].number if actions and actions[-1].number > 1 else None, before is not None
-    return page("actions.html.j2", key=key, actions=actions, older=older, newer=newer, verified=verified, damage=damage)
-
-
-@router.get(f"{ACTIONS}/lines")
-def actions_file(key: Steward, service: CurrentService) -> Response:
-    """Export the audit log as a file of lines of JSON."""
-    lines = stewards.actions(key, service)
-    lines.headers["Content-Disposition"] = 'attachment; filename="actions.jsonl"'
-    return lines
 
 
 def _keys_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)

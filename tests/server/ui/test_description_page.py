@@ -47,8 +47,10 @@ def begin(browser, server, look, name, source):
     """The review of a draft, as a steward comes to it."""
     page = enter(browser, server, "stew", Scope.STEWARD, browser.new_context(**LOOKS[look]))
     page.get_by_role("link", name="Steward").click()
-    page.get_by_role("link", name="Describe a table").click()
-    expect(page.get_by_role("listitem").filter(has_text="Table").first).to_have_attribute("aria-current", "step")
+    page.get_by_role("link", name="Register a dataset").click()
+    expect(page.get_by_role("listitem").filter(has_text="Choose the table").first).to_have_attribute(
+        "aria-current", "step"
+    )
     looks_right(page, look)
     page.get_by_label("Name of the dataset").fill(name)
     page.get_by_label("Where the table is").fill(str(source))
@@ -85,7 +87,7 @@ def findings_on(page):
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_table_is_described_in_four_steps(server, browser, tmp_path, look):  # noqa: PLR0915
+def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp_path, look):  # noqa: PLR0915
     source = write_stays(tmp_path / "stays.csv", 1 + list(LOOKS).index(look))
     page = begin(browser, server, look, look, source)
     draft = sf.describe(source)
@@ -135,15 +137,16 @@ def test_a_table_is_described_in_four_steps(server, browser, tmp_path, look):  #
     expect(page.get_by_role("heading", name=f"Budget of {look}")).to_be_visible()
     looks_right(page, look)
     page.reload()
-    page.get_by_label("Budget", exact=True).fill("-2")
+    page.get_by_label("Limit", exact=True).fill("-2")
     page.get_by_role("button", name="Register the dataset").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was spent")
-    page.get_by_label("Budget", exact=True).fill("2")
+    page.get_by_label("Limit", exact=True).fill("2")
     page.get_by_role("button", name="Register the dataset").press("Enter")
     expect(page.get_by_role("heading", name=f"{look} is registered")).to_be_visible()
     looks_right(page, look)
     page.reload()  # registers nothing again
     expect(page.get_by_text("accepted by stew")).to_be_visible()
+    expect(page.get_by_text("0.5", exact=True)).to_be_visible()  # the cap: a quarter, as proposed
     with server.client("stew", Scope.STEWARD) as client:
         said = client.dataset(look)["domain"]
     assert said["accepted"]["by"] == "stew"
@@ -173,11 +176,11 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     for box in page.get_by_role("region", name="Findings").get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Accept and go on").click()
-    page.get_by_label("Budget", exact=True).fill("1")
+    page.get_by_label("Limit", exact=True).fill("1")
     page.get_by_role("button", name="Register the dataset").click()
     expect(page.get_by_role("heading", name=f"hospital_{look} is registered")).to_be_visible()
     page.goto(f"{page.url.partition('/steward')[0]}/steward/hospital_{look}")
-    expect(page.get_by_text("stew accepted its description on")).to_contain_text("confirmed bins. The draft was edited")
+    expect(page.get_by_text("stew accepted the description on")).to_contain_text("confirmed bins. The draft was edited")
     with server.client("stew", Scope.STEWARD) as client:
         said = client.dataset(f"hospital_{look}")["schema"]
     assert said["accepted"]["by"] == "stew"

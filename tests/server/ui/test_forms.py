@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import time
 from contextlib import closing
@@ -10,6 +11,7 @@ from fractions import Fraction
 
 import httpx
 import pytest
+from tests.ledger.asking import behind_its_back, unfreeze
 from tests.server.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
 from sfumato.ledger.store import Store
@@ -287,7 +289,7 @@ def test_a_cap_lets_in_whom_a_cap_of_nothing_shut_out(server, post, again):
         with closing(Store(server.url)) as store:
             return Grants(store).analysts("people").get("outis")
 
-    assert "outis is shut out of people." in post("/steward/caps", dataset="people", analyst="outis", most="0")[1]
+    assert "outis has no access to people." in post("/steward/caps", dataset="people", analyst="outis", most="0")[1]
     assert named() is False
     assert post("/steward/caps", dataset="people", analyst="outis", **again)[0] == 200
     assert named() is True
@@ -457,8 +459,8 @@ def test_the_stewards_pages_find_datasets_analysts_and_keys(server, post, tmp_pa
         ended = client.issue("berta", scope="analyst", days=90)
         client.revoke(ended["id"])
         client.issue("Anton", scope="analyst", days=5)
-    assert rows_of(get(server, "/steward", q="ALPH")[1]) == ["alpha: journal"]
-    assert {"alpha: journal", "beta: journal"} <= set(rows_of(get(server, "/steward")[1]))
+    assert rows_of(get(server, "/steward", q="ALPH")[1]) == ["alpha"]
+    assert {"alpha", "beta"} <= set(rows_of(get(server, "/steward")[1]))
     assert rows_of(get(server, "/steward", q="<nothing>")[1]) == []
     assert "&lt;nothing&gt;" in get(server, "/steward", q="<nothing>")[1]
     assert rows_of(get(server, "/steward/all/analysts", q="anto")[1]) == ["Anton"]
@@ -481,25 +483,74 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         table = write_people(tmp_path / "former.parquet", seed=31)
         client.register("former", source=str(table), domain=DOMAIN, limit="0.5 a month for 4 months")
         text = get(server, "/steward/former")[1]
-        assert all(f'href="#{place}"' in text and f'id="{place}"' in text for place in ("entries", "terms-title"))
+        assert 'href="/steward/former/settings"' in text
+        assert 'href="/steward/former"' in get(server, "/steward/former/settings")[1]
         assert "epsilon = 0.5 a month: 1 of 4 months have begun, which leaves 0.5 now." in text
         status, text = post("/steward/former/name", called="latter")
-        assert (status, "former is called latter now." in text) == (200, True)
+        assert (status, "former is renamed to latter." in text) == (200, True)
         status, text = post("/steward/latter/name", called="people")
         assert (status, "Nothing was spent" in text) == (409, True)
         assert "1 of 4 months have begun" in get(server, "/datasets/latter")[1]
-        assert "nothing more is released of it" in post("/steward/latter/retirement", retired="true")[1]
+        assert "It releases nothing more" in post("/steward/latter/retirement", retired="true")[1]
         assert post("/datasets/latter/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="0.1")[0] == 403
-        eventually(lambda: "latter: journal (retired)" in rows_of(get(server, "/steward")[1]))
+        eventually(lambda: "latter (retired)" in rows_of(get(server, "/steward")[1]))
         assert "Read its table again" in post("/steward/latter/retirement")[1]
         asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t"}
         eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 503)
-        assert "The dataset is paused" in get(server, "/steward/latter")[1]
-        assert "It is as it was. It is version 2 now" in post("/steward/latter/reading")[1]
+        assert "The dataset is paused" in get(server, "/steward/latter/settings")[1]
+        eventually(lambda: any(each.startswith("latter: It answers no questions") for each in attention(server)))
+        assert "It equals the last version. It is version 2" in post("/steward/latter/reading")[1]
         eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 200)
         status, text = post("/datasets/latter/ask", **asked, epsilon="0.1")
         assert (status, "nothing was spent" in text.lower()) == (403, True)
         assert spent(server, "former") == Fraction(1, 2)  # as its ledger is called
+
+
+def attention(server):
+    """The matters that the steward's page says need attention."""
+    text = get(server, "/steward")[1]
+    part = text[text.index('id="attention-title"') : text.index('id="datasets-title"')]
+    return [html.unescape(re.sub("<[^>]*>", "", each)) for each in re.findall(r"<li>(.*?)</li>", part)]
+
+
+def test_changed_tables_low_budgets_and_damaged_ledgers_need_attention(server, post, tmp_path):
+    table = write_people(tmp_path / "watched.parquet", seed=51)
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("watched", source=str(table), domain=DOMAIN, limit="1")
+    with server.client("ana") as client:
+        client.ask("watched", "SELECT COUNT(*) FROM t", epsilon="0.9")
+        assert not [each for each in attention(server) if each.startswith("watched")]  # a tenth is left
+        client.ask("watched", "SELECT COUNT(*) FROM t WHERE age < 50", epsilon="0.01")
+    low = "watched: Less than 10 % of its budget is left: epsilon = 0.09 left of epsilon = 1. See its journal"
+    assert low in attention(server)
+    row = get(server, "/steward", q="watched")[1]
+    assert re.search(r'data-label="Releases">2</td><td data-label="Last release">ana, <time', row)
+    write_people(table, seed=52)
+    changed = (
+        "watched: The files of its table have changed. Answers are still from the last version. Read its table again"
+    )
+    assert {low, changed} <= set(attention(server))
+    assert "have changed" not in get(server, "/datasets/watched", "ana", Scope.ANALYST)[1]
+    assert "have changed" not in get(server, "/officer", "ida", Scope.OFFICER)[1]
+    assert post("/steward/watched/reading")[0] == 200
+    assert changed not in attention(server)
+    unfreeze(server.url)
+    newest = "dataset = 'watched' AND number = (SELECT MAX(number) FROM ledger_entry WHERE dataset = 'watched')"
+    behind_its_back(server.url, f"UPDATE ledger_entry SET statement = 'none' WHERE {newest}")  # noqa: S608
+    assert any(each.startswith("watched: The ledger is not verified:") for each in attention(server))
+    assert "The journal is not verified:" in get(server, "/steward/watched")[1]
+
+
+@pytest.mark.parametrize(("share", "cap"), [("1/4", "0.5"), ("1/10", "0.2"), ("none", None), ("", None)])
+def test_a_cap_per_analyst_is_proposed_and_set_with_the_limit(server, post, tmp_path, share, cap):
+    name = f"capped_{len(share)}_{cap and cap[-1]}"
+    source = str(write_people(tmp_path / f"{name}.parquet", seed=60 + 7 * len(share) + (cap == "0.2")))
+    fields = {"cap_share": share} if share else {}
+    status, text = post("/steward/datasets", name=name, source=source, domain=json.dumps(DOMAIN), limit="2", **fields)
+    assert (status, f"{name} is registered." in text) == (200, True)
+    assert '<option value="1/4" selected>a quarter of the limit</option>' in get(server, "/steward")[1]
+    with server.client("stew", Scope.STEWARD) as client:
+        assert client.terms(name)["default_cap"] == cap
 
 
 def eventually(holds):

@@ -11,6 +11,7 @@ from tests.server.serving import DOMAIN, VISITS, Server, write_people, write_vis
 from tests.server.ui.browsing import accessible, ask, browser, enter, visitor, write_sql
 
 from sfumato.app.cli.options import database
+from sfumato.app.client_protocol import ServerError
 from sfumato_server.registry import Scope
 from sfumato_server.service import first_invitation
 
@@ -50,14 +51,16 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     accessible(steward)
 
     steward.get_by_role("link", name="Steward").click()
+    expect(steward.get_by_role("region", name="Needs attention")).to_contain_text("Nothing.")
+    steward.get_by_text("Register with a description that you have").click()
     steward.get_by_label("Name", exact=True).fill("people")
     steward.get_by_label("Table: a file").fill(str(table))
     steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
-    steward.get_by_label("The most that may ever").fill("-1")
+    steward.get_by_label("Limit: the most that may ever").fill("-1")
     steward.get_by_role("button", name="Register").click()
     expect(steward.get_by_role("alert")).to_contain_text("Nothing was spent")
     accessible(steward)
-    steward.get_by_label("The most that may ever").fill("3")  # the rest is as it was filled in
+    steward.get_by_label("Limit: the most that may ever").fill("3")  # the rest is as it was filled in
     steward.get_by_label("Table: a file").fill("/nosuch.csv")
     steward.get_by_role("button", name="Register").click()
     expect(steward.get_by_role("alert")).to_contain_text("there is no file /nosuch.csv")
@@ -65,7 +68,7 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     steward.get_by_label("Table: a file").fill(str(table))
     steward.get_by_role("button", name="Register").click()
     expect(steward.get_by_role("status")).to_contain_text("people is registered")
-    steward.get_by_role("link", name="Analysts").click()
+    steward.get_by_role("link", name="Analysts", exact=True).click()
     steward.get_by_label("Analyst, as their key").fill("ana")
     steward.get_by_label("Most they may spend").fill("1")
     steward.get_by_role("button", name="Set the cap").click()
@@ -150,8 +153,8 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     accessible(analyst)
 
     steward.goto(f"{started.address}/steward/people")
-    expect(steward.locator("main")).to_contain_text("ana: epsilon = 0.5 left of epsilon = 1")
-    expect(steward.locator("main")).to_contain_text("The journal is whole")
+    expect(steward.get_by_role("region", name="Analysts")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
+    expect(steward.locator("main")).to_contain_text("The journal is verified")
     accessible(steward)
     refused = analyst.goto(f"{started.address}/steward")
     assert refused is not None
@@ -182,10 +185,12 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
     started, table = registered
     steward = enter(browser, started, "stew", Scope.STEWARD)
     steward.get_by_role("link", name="Steward").click()
+    expect(steward.get_by_role("region", name="Needs attention")).to_contain_text("Nothing.")
+    steward.get_by_text("Register with a description that you have").click()
     steward.get_by_label("Name", exact=True).fill("twin")
     steward.get_by_label("Table: a file").fill(str(table))
     steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
-    steward.get_by_label("The most that may ever").fill("1")
+    steward.get_by_label("Limit: the most that may ever").fill("1")
     steward.get_by_role("button", name="Register").click()
     expect(steward.get_by_role("alert")).to_contain_text("it is 'people' already")
     accessible(steward)
@@ -193,7 +198,7 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
     steward.get_by_role("button", name="Register").click()
     expect(steward.get_by_role("status")).to_contain_text("twin is registered")
 
-    steward.get_by_role("link", name="Analysts").click()
+    steward.get_by_role("link", name="Analysts", exact=True).click()
     steward.get_by_label("Dataset", exact=True).select_option("twin")
     steward.get_by_label("Analyst, as their key").fill("bea")
     steward.get_by_label("Most they may spend").fill("0.5")
@@ -213,10 +218,11 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
     ask(bea, "0.1")
     expect(bea.locator("#result")).to_contain_text("Cost: epsilon 0.1")  # of the version that was declared
     for name in ("twin", "people"):
-        steward.goto(f"{started.address}/steward/{name}")
-        expect(steward.get_by_role("alert")).to_contain_text("The files of the table were written since")
+        steward.goto(f"{started.address}/steward")
+        steward.get_by_role("link", name=f"Read its table again ({name})").click()
+        expect(steward.get_by_role("alert")).to_contain_text("The files of the table have changed since then")
         steward.get_by_role("button", name="Read the table again").click()
-        expect(steward.get_by_role("status")).to_contain_text("It is version 2 now")
+        expect(steward.get_by_role("status")).to_contain_text("It is version 2,")
         accessible(steward)
     ask(bea)
     expect(bea.get_by_label("Budget and history")).to_contain_text("epsilon = 0.8 left of epsilon = 1")
@@ -372,6 +378,46 @@ def test_tables_are_shown_as_a_picture_and_their_columns_picked_and_joined(serve
     accessible(page)
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_a_steward_sees_what_waits_and_an_officer_only_reads(registered, browser, width, scheme):
+    started, _ = registered
+    with started.client("stew", Scope.STEWARD) as client:
+        client.set_terms("people", approval_above="0.5")
+    with started.client("ana") as client, pytest.raises(ServerError):
+        client.ask("people", "SELECT COUNT(*) FROM people", epsilon="1")
+    screen = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    steward = enter(browser, started, "stew", Scope.STEWARD, browser.new_context(**screen))
+    steward.get_by_role("link", name="Steward").click()
+    needed = steward.get_by_role("region", name="Needs attention")
+    expect(needed).to_contain_text("epsilon = 1")
+    accessible(steward)
+    assert steward.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    needed.get_by_role("button", name="Approve the release for ana").click()
+    expect(needed).to_contain_text("Nothing.")
+    expect(steward.get_by_role("region", name="Approved and not used yet")).to_contain_text("Approved by stew")
+    with started.client("ana") as client:
+        client.ask("people", "SELECT COUNT(*) FROM people", epsilon="1")
+    steward.get_by_role("region", name="Datasets").get_by_role("link", name="people").click()
+    expect(steward.get_by_role("region", name="Journal")).to_contain_text("For ana: differential privacy")
+    accessible(steward)
+    steward.get_by_role("link", name="Settings").click()
+    expect(steward.get_by_role("heading", name="Who may ask")).to_be_visible()
+    accessible(steward)
+
+    officer = enter(browser, started, "ida", Scope.OFFICER, browser.new_context(**screen))
+    expect(officer.get_by_text("ida, privacy officer")).to_be_visible()
+    expect(officer.get_by_role("region", name="Datasets")).to_contain_text("ana, ")
+    accessible(officer)
+    assert officer.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    officer.get_by_role("link", name="people").click()
+    expect(officer.get_by_role("region", name="Journal")).to_contain_text("For ana: differential privacy")
+    expect(officer.get_by_role("link", name="Settings")).to_have_count(0)
+    expect(officer.locator("main form")).to_have_count(0)
+    accessible(officer)
+    officer.get_by_role("button", name="Sign out everywhere").click()
+    expect(officer.get_by_role("button", name="Sign in")).to_be_visible()
+
+
 def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):
     started, _ = server
     with started.client("stew", Scope.STEWARD) as client:
@@ -381,8 +427,8 @@ def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):
     steward.get_by_role("link", name="Keys").click()
     region = steward.get_by_role("region", name="All keys")
     expect(region.get_by_role("button", name="Revoke the key of nnn")).to_have_count(1)
-    assert region.evaluate("each => each.scrollWidth <= each.clientWidth")
     accessible(steward)
+    assert region.evaluate("each => each.scrollWidth <= each.clientWidth")
 
 
 def test_forms_of_other_sites_are_refused(server):

@@ -80,7 +80,7 @@ class KeyRequest(StrictModel):
     """A key to issue."""
 
     name: Name
-    scope: Literal["steward", "analyst", "monitor"]
+    scope: Literal["steward", "analyst", "officer", "monitor"]
     days: Annotated[int, Field(ge=1, le=3650)]
 
 
