@@ -45,7 +45,7 @@ const problem = async (reply) => {
 
 // A document for a request that nobody answered, and for a server whose certificate was rejected.
 const unanswered = (origin, error) => {
-  const code = error.cause?.code ?? error.name;
+  const code = error.cause?.code ?? error.cause?.message ?? error.name;
   if (UNTRUSTED.test(code)) {
     const detail = `${code}. ${REMEDIES[code] ?? UNKNOWN_AUTHORITY}`;
     return new ServerError({ title: `the certificate of ${origin} is not trusted`, detail, status: 0 });
