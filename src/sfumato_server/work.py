@@ -325,6 +325,16 @@ class Jobs:
         """Return an owner's releases of a dataset, newest first."""
         return self._select(dataset, owner, f"id < '{_QUESTION}'", most)
 
+    def finished(self, dataset: str, *, most: int) -> tuple[Job, ...]:
+        """Return the finished releases of a dataset of all owners, newest first."""
+        query = (
+            f"SELECT {_COLUMNS} FROM service_job WHERE dataset = :dataset AND state = :state AND id < '{_QUESTION}' "
+            "ORDER BY updated DESC LIMIT :most"
+        )
+        with self._store.reading() as driver:
+            values = {"dataset": dataset, "state": State.DONE.value, "most": most}
+            return tuple(_as_job(row) for row in driver.records(query, values))
+
     def questions(self, dataset: str, owner: str, *, most: int) -> tuple[Job, ...]:
         """Return the questions that an owner asked on the pages, as their forms were sent, newest first."""
         first, last = _questions_of(dataset, owner)

@@ -1,33 +1,48 @@
-"""The pages that change nothing: journals of datasets, their list for a privacy officer, and the audit log.
+"""The pages that change nothing: journals of datasets, sign-off pages of their releases, and the audit log.
 
-Stewards and privacy officers see the journal of every dataset.  A privacy officer sees nothing else, and no page of an
-officer has a form.
+Stewards and privacy officers see the journal of every dataset and the sign-off pages.  A privacy officer sees nothing
+else.  A sign-off page is made of the ledger and of what was released, and reads no row of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel
 
 from sfumato.errors import LedgerError
 from sfumato.ledger import Kind
 from sfumato.ledger.audit_log import newest_actions, verify_actions
+from sfumato.report.sign_off.answers_sign_off import answers_sign_off, choose_answers
+from sfumato.report.sign_off.ledger_record import open_record
+from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off
+from sfumato.report.sign_off.sign_off_page import Purpose, SignOff, render_sign_off
 from sfumato_server import stewards
 from sfumato_server.access import CurrentService, Officer, Steward
 from sfumato_server.datasets import summary
-from sfumato_server.registry import Key
+from sfumato_server.problems import RefusalError
+from sfumato_server.registry import Key, Scope
 from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
+from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import Gauge, forget_note, gauge, page, read_note
 
 OFFICER = "/officer"
 """The address of the list of datasets for a privacy officer."""
 
+_STYLED_BY_ITSELF = (  # a sign-off page has its style sheet in it, and no script
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 Before = Annotated[int | None, Query(ge=1, le=2**53)]
 
 router = APIRouter(include_in_schema=False)
@@ -97,10 +112,66 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
             (analyst, loaded.ledger.limit.in_words(account.spent), gauge(account))
             for analyst, account in loaded.ledger.caps().items()
         ],
+        released=[
+            (job.id, f"{_release_kind(job.request)} for {job.owner}, {job.updated:%Y-%m-%d %H:%M}")
+            for job in service.registry.jobs.finished(loaded.dataset.name, most=PAGE_SIZE)
+        ],
         verified=verified,
         damage=damage,
         **context,
     )
+
+
+def _release_kind(request: Mapping[str, Any]) -> str:
+    if "anonymize" in request:
+        return "anonymized table"
+    return "linked tables" if request["synthesize"]["method"] == "related" else "synthetic table"
+
+
+class SignOffForm(BaseModel):
+    """The form of a sign-off page: a release or all answers, recipients, purpose and edition."""
+
+    release: Short = ""
+    to: Short = ""
+    purpose: Short = ""
+    public: bool = False
+
+
+@router.get("/sign-off/{name}", response_class=HTMLResponse)
+def sign_off(name: str, key: Officer, service: CurrentService, form: Annotated[SignOffForm, Query()]) -> Response:
+    """Show the sign-off page of a release in a file, or of all answers of a dataset, checked against the ledger."""
+    loaded = service.loaded(name)
+    requested_by = "" if key.scope is Scope.OFFICER else key.name
+    purpose = Purpose(form.to.strip(), form.purpose.strip(), requested_by)
+    if form.release:
+        content = _file_sign_off(loaded, form.release, service, purpose)
+    else:
+        content = answers_sign_off(name, open_record(loaded.ledger, name, choose_answers), purpose=purpose)
+    content = content.published() if form.public else content
+    return HTMLResponse(render_sign_off(content), headers={"Content-Security-Policy": _STYLED_BY_ITSELF})
+
+
+def _file_sign_off(loaded: ServedDataset, job_id: str, service: Service, purpose: Purpose) -> SignOff:
+    """Return the sign-off page of a finished release.
+
+    Raises:
+        RefusalError: the dataset has no such release.
+        InputError: the file and the ledger contradict each other.
+    """
+    jobs = service.registry.jobs
+    job = jobs.job(job_id)
+    file = jobs.rows(job.id) if job is not None and job.dataset == loaded.dataset.name else None
+    if job is None or file is None:
+        raise RefusalError("unknown-release", "There is no such release", 404, "choose one of the list of the journal")
+    evidence = Evidence(ledger=loaded.ledger)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / f"{loaded.dataset.called}-{job.id}"
+        if zipfile.is_zipfile(io.BytesIO(file)):
+            zipfile.ZipFile(io.BytesIO(file)).extractall(place)
+            return file_sign_off(place, purpose, evidence)
+        place = place.with_suffix(".parquet")
+        place.write_bytes(file)
+        return file_sign_off(place, purpose, evidence)
 
 
 ACTIONS = "/steward/all/actions"

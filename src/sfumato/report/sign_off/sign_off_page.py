@@ -286,7 +286,7 @@ def render_sign_off(page: SignOff) -> str:
     """
     from sfumato.extras import require
 
-    require("plots", "the sign-off page")
+    require("plots", "the sign-off page", ["jinja2"])
     from jinja2 import Environment
     from markupsafe import Markup
 
