@@ -118,7 +118,7 @@ def test_evaluate_writes_one_page(workspace: Path) -> None:
 
 
 def test_two_files_are_enough_to_judge_fidelity(workspace: Path) -> None:
-    made = ("--domain", "people.yaml", "--epsilon", "3", "--create", "--out", "made.parquet")
+    made = ("--domain", "people.yaml", "--epsilon", "3", "--create", "--limit", "3", "--out", "made.parquet")
     sfumato("synthesize", "people.csv", *made, cwd=workspace)
     told, err = sfumato("evaluate", "people.csv", "made.parquet", "--json", cwd=workspace)
     assert "Without --holdout no attack is run" in err

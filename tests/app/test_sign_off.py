@@ -102,10 +102,8 @@ def test_the_public_edition_names_nobody_and_asks_for_no_signature(workspace: Pa
 def test_an_evaluation_makes_the_sheet_internal(workspace: Path) -> None:
     told = sheet(workspace, "--evaluation", "evaluation.json")
     assert told["internal"] is True
-    assert {
-        "text": "The verdicts of the evaluation are those of its file; they were not computed again",
-        "to_judge": True,
-    } in told["checks"]
+    (check,) = [each for each in told["checks"] if each["text"].startswith("The verdicts of the evaluation are those")]
+    assert check["to_judge"] is True
     assert len(told["risk"]) == 4
     assert told["tiles"]["Risk measured"] != "Not evaluated"
     assert "Internal: contains figures" in (workspace / "sheet.html").read_text()
@@ -225,8 +223,8 @@ def test_answers_are_signed_one_by_one_or_all_together(tmp_path: Path) -> None:
 
 def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
     sfumato("data", "hospital", cwd=tmp_path, code=0)
-    made = ("synthesize", "hospital", "--schema", "hospital.yaml", "--epsilon", "1", "--delta", "1e-9", "--create")
-    sfumato(*made, "--out", "made", cwd=tmp_path, code=0)
+    made = ("synthesize", "hospital", "--schema", "hospital.yaml", "--epsilon", "1", "--delta", "1e-9")
+    sfumato(*made, "--create", "--limit", "2,1e-9", "--out", "made", cwd=tmp_path, code=0)
     told = sheet(tmp_path, "--ledger", "hospital.ledger", file="made")
     assert told["tiles"]["Privacy"] == "Stated, not matched"
     assert any(each["text"].startswith("Each table has the columns") for each in told["checks"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import Rho
 from sfumato.report.drawing import CARD
 from sfumato.report.page import render
-from sfumato.report.release_page import release_page
+from sfumato.report.release_page import draw_synthetic_card, release_page
 from sfumato.synthesize import PublicTotal, mst
 from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
 from sfumato.synthesize.codebook.codebook_lines import ColumnEntry
@@ -139,3 +141,14 @@ def test_the_page_is_readable_by_everybody_at_any_width_and_asks_for_nothing(wid
         accessible(page)
         assert page.locator("svg[role=img]").count() == len(book.columns) + 1
         opened.close()
+
+
+def test_a_notebook_shows_four_numbers_and_three_columns_without_an_extra(
+    book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "markupsafe", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    card = draw_synthetic_card(SimpleNamespace(codebook=book))
+    assert card.count("<svg") == 3
+    assert "no loss stated" in card
+    assert "<script" not in card

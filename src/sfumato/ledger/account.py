@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
@@ -103,7 +104,13 @@ class Account:
         return f"{number:,} release{' has' if number == 1 else 's have'} no differential privacy ({entries}{more})"
 
     def _repr_html_(self) -> str:
-        return html_table((), [("Guarantee", self.guarantee), ("Left", str(self))], labels=1)
+        table = html_table((), [("Guarantee", self.guarantee), ("Left", str(self))], labels=1)
+        left = self.share_left
+        if left is None:
+            return table
+        drawing = import_module("sfumato.report.drawing")  # by name, because pages stand above the ledger
+        bar = drawing.budget_bar(drawing.BudgetShares(float(1 - left), 0.0, 0.0, float(left)))
+        return f'<div style="max-width:380px">{bar}</div>{table}'
 
     def __str__(self) -> str:
         left = self._left_in_words

@@ -69,14 +69,14 @@ def text_mark(x: float, y: float, text: str, *, anchor: str = "start", fill: str
 class Bar:
     """A bar with a label, and with both ends of its interval if it has one.
 
-    ``grouped`` bars are pale: a release measured their values together.
+    A bar with a ``group`` is brown: a release measured the values of the group together.
     """
 
     label: str
     value: float
     low: float | None = None
     high: float | None = None
-    grouped: bool = False
+    group: int | None = None
 
     @property
     def text(self) -> str:
@@ -103,7 +103,7 @@ class BarWidths:
 
 WIDE = BarWidths()
 """The widths of a picture across a page."""
-CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=19, intervals=False)
+CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=17, intervals=False)
 """The widths in a card, of which three stand in a row."""
 
 
@@ -141,11 +141,53 @@ def bar_drawing(
 
 
 def _bar(bar: Bar, ends: tuple[float, float], y: float, height: float) -> str:
-    fill = "var(--group, #b8975a)" if bar.grouped else _BAR
+    fill = "var(--group, #b8975a)" if bar.group is not None else _BAR
     return (
         f'<rect x="{ends[0]:.1f}" y="{y:.1f}" width="{ends[1] - ends[0]:.1f}" height="{height:.1f}" fill="{fill}">'
         f"<title>{escape(bar.label)}: {escape(bar.text)}</title></rect>"
     )
+
+
+_BAND_WIDTH, _BAND_HEIGHT, _BAND_TOP, _BAND_LEFT, _BAND_FOOT = 320, 130, 8, 44, 76  # pixels
+_BAND_LETTERS = 13
+_SHADES = ("var(--group, #b8975a)", "var(--accent, #7a4a21)")  # of neighboring groups
+
+
+def band_drawing(title: str, bars: Sequence[Bar]) -> str:
+    """Return at least ten ordered values as a line inside the band of their intervals, with groups as a strip."""
+    highest = max(1.0, *(bar.value for bar in bars), *(bar.high or 0.0 for bar in bars))
+    step = (_BAND_WIDTH - _BAND_LEFT) / len(bars)
+    middles = [_BAND_LEFT + (place + 0.5) * step for place in range(len(bars))]
+    bottom = _BAND_TOP + _BAND_HEIGHT
+
+    def y(rows: float) -> float:
+        return bottom - _BAND_HEIGHT * min(max(rows / highest, 0.0), 1.0)
+
+    def line(rows: Sequence[float]) -> list[str]:
+        return [f"{x:.1f},{y(each):.1f}" for x, each in zip(middles, rows, strict=True)]
+
+    parts = [_tick(part * highest, y(part * highest)) for part in (0.0, 0.5, 1.0)]
+    if all(bar.low is not None and bar.high is not None for bar in bars):
+        band = [*line([bar.high or 0.0 for bar in bars]), *line([bar.low or 0.0 for bar in bars])[::-1]]
+        parts.append(f'<polygon points="{" ".join(band)}" fill="var(--shape, #8fbf9f)"/>')
+    points = " ".join(line([bar.value for bar in bars]))
+    parts.append(f'<polyline points="{points}" fill="none" stroke="{_INK}" stroke-width="1.2"/>')
+    for place, (x, bar) in enumerate(zip(middles, bars, strict=True)):
+        if bar.group is not None:
+            fill = _SHADES[bar.group % len(_SHADES)]
+            parts.append(
+                f'<rect x="{x - step / 2:.1f}" y="{bottom + 1}" width="{step + 0.1:.1f}" height="4" fill="{fill}"/>'
+            )
+        if place % max(len(bars) // 10, 1) == 0:
+            turn = f' transform="translate({x + 3:.1f} {bottom + 12}) rotate(-45)"'
+            parts.append(text_mark(0, 0, _short(bar.label, _BAND_LETTERS), anchor="end", fill=_SOFT, more=turn))
+    return drawing(title, _BAND_WIDTH, bottom + _BAND_FOOT, *parts)
+
+
+def _tick(rows: float, y: float) -> str:
+    label = f"{rows / 1e6:.3g}M" if rows >= 1e6 else f"{rows / 1000:.3g}k" if rows >= 1e4 else f"{rows:,.0f}"  # noqa: PLR2004
+    line = f'<line x1="{_BAND_LEFT}" x2="{_BAND_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_LINE}"/>'
+    return line + text_mark(_BAND_LEFT - 4, y + 4, label, anchor="end", fill=_SOFT)
 
 
 def _short(text: str, letters: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from html import escape
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from sfumato.arguments import listed
 from sfumato.errors import InputError, percent, pluralize
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.drawing import CARD, Bar, PairCell, Trust, bar_drawing, pair_matrix
+from sfumato.report.drawing import CARD, Bar, PairCell, Trust, band_drawing, bar_drawing, pair_matrix
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -33,9 +34,8 @@ _MOST_DRAWN = 500  # columns
 _MOST_MATRIX = 30  # columns, of a matrix that can still be read
 _NAMED = 3  # pairs that a sentence names
 _CLOSE, _WIDE = 0.05, 0.2  # shares of rows in the wrong cell up to which a pair, or its shape, is trusted
-_WIDTH, _HEIGHT, _TOP, _LEFT, _FOOT = 320, 130, 8, 44, 76  # pixels of a drawing
-_LABEL = 13  # characters below a line
-_FIGURES = 10_000
+_ROW = "display:flex;flex-wrap:wrap;gap:8px;margin:4px 0;max-width:1000px;color:inherit"
+_CELL = "flex:1 1 200px;min-width:0;border:1px solid rgba(128,128,128,.35);border-radius:4px;padding:6px 10px"
 _SMALLEST = 4  # standard deviations of noise in the smallest count worth reading
 
 
@@ -319,32 +319,43 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         if column.groups
         else f" {pluralize(column.size, 'value')}, none in a group."
     )
-    drawing = _band(column, scale) if _is_band(column) else _bars(column, scale)
+    drawn, more = _drawing(column, scale)
+    note = Markup('<p class="note">{} more.</p>').format(pluralize(more, "value")) if more else ""
+    drawing = Markup("{}{}").format(Markup(drawn), note)  # noqa: S704  (its text is escaped)
     return Markup('<figure><h3 id="column-{}">{}</h3>{}<figcaption>{}{}</figcaption>{}</figure>').format(
         place, column.name, drawing, error, groups, _values(column)
     )
 
 
-def _is_band(column: ColumnEntry) -> bool:
-    """Return whether a column of ordered values has too many of them for bars."""
-    return column.kind != "categorical" and len(column.values) > _MOST_BARS
+def _drawing(column: ColumnEntry, scale: float) -> tuple[str, int]:
+    """Return the picture of a column, and how many of its values are not in it.
 
-
-def _bars(column: ColumnEntry, scale: float) -> Markup:
-    """Return a bar for each value with its whisker: in their order, or the most frequent if there are many."""
-    from markupsafe import Markup
-
+    Many ordered values are a line in a band.  Others have a bar each with its whisker: in their order, or the most
+    frequent if there are many.
+    """
+    title = f"Rows by {column.name}; the numbers are below"
     values: Sequence[ValueEntry] = column.values
-    if len(values) > _MOST_BARS or column.kind == "categorical":
+    is_band = column.kind != "categorical" and len(values) > _MOST_BARS
+    if column.kind == "categorical":
         values = sorted(values, key=lambda value: -value.rows)[:_MOST_BARS]
-    bars = [
-        Bar(seen(value.label), value.rows * scale, value.low, value.high, grouped=value.group is not None)
-        for value in values
-    ]
-    more = len(column.values) - len(bars)
-    note = Markup("<p class='note'>{} more.</p>").format(pluralize(more, "value")) if more > 0 else ""
-    drawn = bar_drawing(f"Rows by {column.name}; the numbers are below", bars, CARD)
-    return Markup("{}{}").format(Markup(drawn), note)  # noqa: S704  (its text is escaped)
+    bars = [Bar(seen(each.label), each.rows * scale, each.low, each.high, group=each.group) for each in values]
+    drawn = band_drawing(title, bars) if is_band else bar_drawing(title, bars, CARD)
+    return drawn, len(column.values) - len(bars)
+
+
+def draw_synthetic_card(release: Synthetic) -> str:
+    """Return the four numbers and the pictures of three columns, for a notebook; they need no extra."""
+    book = release.codebook
+    scale = book.table_rows / book.rows if book.rows else 1.0
+    numbers = "".join(
+        f'<div style="{_CELL}"><b style="font-size:1.25em">{escape(number)}</b><br>{escape(meaning)}</div>'
+        for number, meaning in _four_numbers(book)
+    )
+    pictures = "".join(
+        f'<div style="{_CELL}"><b>{escape(column.name)}</b>{_drawing(column, scale)[0]}</div>'
+        for column in sorted(book.columns, key=lambda column: column.kind != "categorical")[:3]
+    )
+    return f'<div style="{_ROW}">{numbers}</div><div style="{_ROW}">{pictures}</div>'
 
 
 def _question(book: Codebook) -> Markup:
@@ -408,81 +419,3 @@ def _line(line: ValueLine) -> Markup:
     )
     cells = Markup("").join(Markup("<td>{}</td>").format(number) for number in numbers)
     return Markup('<tr><td class="text">{}</td>{}<td class="text">{}</td></tr>').format(line.label, cells, line.group)
-
-
-_BAND, _INK, _SOFT, _LINE = "var(--shape, #8fbf9f)", "currentColor", "var(--soft, #565e67)", "var(--line, #dcd8d0)"
-_SHADES = ("var(--group, #b8975a)", "var(--accent, #7a4a21)")  # of neighboring groups
-
-
-def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:
-    heights = [value.rows * scale for value in column.values]
-    highest = max([*heights, *(value.high or 0 for value in column.values), 1.0])
-    return heights, highest
-
-
-def _band(column: ColumnEntry, scale: float) -> Markup:
-    """Return many values as a line inside the band of the table's own rows, with groups as a strip."""
-    from markupsafe import Markup
-
-    heights, highest = _scales(column, scale)
-    step = (_WIDTH - _LEFT) / len(heights)
-    middles = [_LEFT + (place + 0.5) * step for place in range(len(heights))]
-    parts = [_axis(highest)]
-    ends = [(value.low, value.high) for value in column.values]
-    if all(low is not None and high is not None for low, high in ends):
-        upper = [f"{x:.1f},{_y(high or 0, highest):.1f}" for x, (_, high) in zip(middles, ends, strict=True)]
-        lower = [f"{x:.1f},{_y(low or 0, highest):.1f}" for x, (low, _) in zip(middles, ends, strict=True)]
-        parts.append(Markup('<polygon points="{}" fill="{}"/>').format(" ".join([*upper, *reversed(lower)]), _BAND))
-    line = " ".join(f"{x:.1f},{_y(height, highest):.1f}" for x, height in zip(middles, heights, strict=True))
-    parts.append(Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="1.2"/>').format(line, _INK))
-    for place, value in enumerate(column.values):
-        if value.group is not None:
-            parts.append(
-                Markup('<rect x="{:.1f}" y="{}" width="{:.1f}" height="4" fill="{}"/>').format(
-                    middles[place] - step / 2, _TOP + _HEIGHT + 1, step + 0.1, _SHADES[value.group % len(_SHADES)]
-                )
-            )
-        if place % (len(heights) // 10) == 0:
-            parts.append(_label(middles[place], seen(value.label)))
-    return _drawing(column, parts)
-
-
-def _drawing(column: ColumnEntry, parts: Sequence[Markup]) -> Markup:
-    from markupsafe import Markup
-
-    return Markup(
-        '<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}" font-family="Inter, system-ui">{}</svg>'
-    ).format(_WIDTH, _TOP + _HEIGHT + _FOOT, f"Rows by {column.name}; the numbers are below", Markup("").join(parts))
-
-
-def _y(rows: float, highest: float) -> float:
-    return _TOP + _HEIGHT * (1 - min(max(rows / highest, 0.0), 1.0))
-
-
-def _axis(highest: float) -> Markup:
-    from markupsafe import Markup
-
-    ticks = Markup("").join(
-        Markup(
-            '<line x1="{}" x2="{}" y1="{y:.1f}" y2="{y:.1f}" stroke="{}"/><text x="{}" y="{t:.1f}" font-size="11" '
-            'text-anchor="end" fill="{}">{}</text>'
-        ).format(_LEFT, _WIDTH, _LINE, _LEFT - 4, _SOFT, _short(part * highest), y=_y(part, 1), t=_y(part, 1) + 4)
-        for part in (0.0, 0.5, 1.0)
-    )
-    return Markup("<g>{}</g>").format(ticks)
-
-
-def _short(number: float) -> str:
-    if number >= 100 * _FIGURES:
-        return f"{number / 1e6:.3g}M"
-    return f"{number / 1000:.3g}k" if number >= _FIGURES else f"{number:,.0f}"
-
-
-def _label(x: float, text: str) -> Markup:
-    from markupsafe import Markup
-
-    label = text if len(text) <= _LABEL else text[: _LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
-    y = _TOP + _HEIGHT + 12
-    return Markup(
-        '<text transform="translate({:.1f} {}) rotate(-45)" font-size="11" text-anchor="end" fill="{}">{}</text>'
-    ).format(x + 3, y, _SOFT, label)

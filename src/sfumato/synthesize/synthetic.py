@@ -95,7 +95,7 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
         return self.rows.to_arrow()
 
     def _repr_html_(self) -> str:
-        return self.to_html() + self.rows._repr_html_()
+        return f"{self._report_part('_card', self)}{self.to_html()}{self.rows._repr_html_()}"
 
     @property
     def codebook(self) -> Codebook:

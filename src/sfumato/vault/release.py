@@ -257,9 +257,12 @@ class Reported:
         return page.opened()
 
     def _drawn_page(self, part: str, *content: object) -> HtmlPage:
+        page: HtmlPage = self._report_part(part, *content)
+        return page.opened()
+
+    def _report_part(self, part: str, *content: object) -> Any:  # noqa: ANN401  (a page, or its part as HTML)
         module, _, kind = self._report.partition(".")
-        draw: Callable[..., HtmlPage] = getattr(import_module(f"sfumato.report.{module}"), f"draw_{kind}{part}")
-        return draw(*content).opened()
+        return getattr(import_module(f"sfumato.report.{module}"), f"draw_{kind}{part}")(*content)
 
 
 class RowBlocks(Protocol):

@@ -74,7 +74,9 @@ class Check:
 
 
 _UNCHECKED_EVALUATION = Check(
-    "The verdicts of the evaluation are those of its file; they were not computed again", to_judge=True
+    "The verdicts of the evaluation are those of its file; they were not computed again. "
+    "'sfumato evaluate' refuses a holdout that repeats people of the table",
+    to_judge=True,
 )
 
 
