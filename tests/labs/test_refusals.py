@@ -123,7 +123,7 @@ def test_an_odd_table_gives_a_page_or_one_sentence(name, odd):
 def test_a_table_of_one_row_has_no_neighbour(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("carrots,word\n60,a\n")
-    with pytest.raises(TableError, match="one value of 'carrots' has no neighbor"):
+    with pytest.raises(TableError, match="the column 'carrots' has a single number"):
         run("interactive", runs=1, data=str(table))
 
 
