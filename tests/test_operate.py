@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -30,6 +31,12 @@ def walk():
     return [line for line in lines if not line.startswith("pip ")]  # it is installed
 
 
+def shown():
+    """The reply of the server that the page shows."""
+    text = (ROOT / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8")
+    return json.loads(re.search(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1])
+
+
 @pytest.fixture
 def machine(tmp_path):
     (tmp_path / "tables").mkdir()
@@ -55,7 +62,11 @@ def test_a_stranger_gets_a_service_with_tls_two_analysts_and_a_backup(machine):
     log = (machine / "server.log").read_text(encoding="utf-8") if (machine / "server.log").exists() else ""
     assert running.returncode == 0, f"{failed}\n{log}"
     assert said.rstrip().endswith("done")
-    assert said.count('"columns"') == 2  # two answers
+    first, second = (
+        json.JSONDecoder().raw_decode(said[found.start() :])[0] for found in re.finditer(r'\{"groups"', said)
+    )
+    assert shown().keys() == first.keys() == second.keys()
+    assert shown()["rows"][0].keys() == first["rows"][0].keys()
     assert (machine / "heads.txt").read_text(encoding="utf-8").strip()
     for secret in ("steward.key", "ana.key", "bob.key"):
         assert (machine / secret).stat().st_mode & 0o077 == 0
