@@ -33,7 +33,7 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
         decoded = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
         document = _DECODER.decode(decoded)
     except _RepeatedKeyError:
-        raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
+        raise InputError(f"{name} repeats a key, so its meaning is ambiguous", culprit=text) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is no JSON", culprit=text) from error
     if "\\u" in decoded:
@@ -104,7 +104,7 @@ def _plain_numbers(value: JSON) -> JSON:
         case Sequence() if not isinstance(value, bytes | bytearray):
             return [_plain_numbers(item) for item in value]
         case _:
-            raise InputError(f"a question is made of JSON values, and {type(value).__name__} is none", culprit=value)
+            raise InputError(f"a request consists of JSON values, and {type(value).__name__} is none", culprit=value)
 
 
 def write_yaml(document: object) -> str:
@@ -200,7 +200,7 @@ def _refuse_odd(document: object, name: str, *, most: float = math.inf) -> None:
     while waiting:
         each, most = waiting.pop(), most - 1
         if most < 0:
-            raise InputError(f"{name} repeats parts of itself beyond all reason")
+            raise InputError(f"{name} repeats parts of itself too often")
         if isinstance(each, str) and _HALF.search(each):
             raise InputError(f"{name} has an escape that is half a letter; write the letter itself")
         if isinstance(each, dict):
@@ -272,7 +272,7 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
     try:
         document = yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
     except _RepeatedKeyError as error:
-        raise InputError(f"{name} says a key twice, at line {error}", culprit=text) from None
+        raise InputError(f"{name} repeats a key, at line {error}", culprit=text) from None
     except _NoDayError as error:
         raise InputError(f"{name} has a date that no calendar has, {error}", culprit=text) from None
     except yaml.YAMLError as error:
@@ -281,7 +281,7 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
         raise InputError(f"{name} is not YAML{where}", culprit=text) from error
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{name} holds what no document does: a number of thousands of digits, or too deep a nesting", culprit=text
+            f"{name} has a number of thousands of digits, or is nested too deeply", culprit=text
         ) from error
     if "*" in text or "\\" in text:
         _refuse_odd(document, name, most=_MOST_REPEATED if "*" in text else math.inf)

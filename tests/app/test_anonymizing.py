@@ -159,7 +159,7 @@ def test_risk_is_told_of_csv_however_it_is_written(workspace: Path) -> None:
     found = json.loads(done.stdout)
     assert found == json.loads(sfumato("risk", "usual.csv", *asked, cwd=workspace).stdout)
     assert (found["rows"], found["classes"], found["sample_uniques"]) == (13, 7, 1)
-    for told in ("fields stand apart by ';'", "text is cp1252, not UTF-8", "blanks around its fields are left out"):
+    for told in ("fields are separated by ';'", "text is cp1252, not UTF-8", "blanks around its fields are left out"):
         assert told in done.stderr
     said = ("--delimiter", ";", "--encoding", "cp1252", "--trim", "--decimal", ",", "--thousands", ".")
     pq.write_table(

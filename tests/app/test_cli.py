@@ -458,7 +458,7 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     (workspace / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
     asked("2")  # a comment changes nothing
     (workspace / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
-    assert "was changed after Ann accepted it; look at it and accept it again" in asked("3", code=2)
+    assert "was changed after Ann accepted it; check it and accept it again" in asked("3", code=2)
     checked = sfumato("domain", "check", "asked.yaml", cwd=workspace)
     assert "changed after Ann accepted it: releases refuse it" in checked.stdout
     (workspace / "asked.yaml").write_text(re.sub("(?m)^accepted: .*\n", "", text), encoding="utf-8")
@@ -491,7 +491,7 @@ def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(workspace: Path)
     rows = [f"{index % 7};{index % 50},5;{('nö', 'ja')[index % 2]}" for index in range(400)]
     (workspace / "leute.csv").write_bytes("\r\n".join(["Zahl;Gr\u00f6\u00dfe;Wort", *rows]).encode("cp1252"))
     drafted = sfumato("domain", "draft", "leute.csv", "--out", "leute.yaml", cwd=workspace)
-    for told in ("stand apart by ';'", "decimal comma", "cp1252"):
+    for told in ("are separated by ';'", "decimal comma", "cp1252"):
         assert told in drafted.stderr
     sfumato("domain", "accept", "leute.yaml", "--by", "Ann", "--confirm", "values,bounds,bins", cwd=workspace)
     statement = (

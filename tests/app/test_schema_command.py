@@ -36,7 +36,7 @@ def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> N
     assert "Wrote the draft draft.yaml" in drafted.stderr
     assert "icd leads to no patient_id" in drafted.stderr
     path = hospital / "draft.yaml"
-    assert "still needs to be said public" in sfumato("schema", "show", "draft.yaml", cwd=hospital, code=2).stderr
+    assert "still needs an owner of its rows" in sfumato("schema", "show", "draft.yaml", cwd=hospital, code=2).stderr
     text = path.read_text().replace("public: null", "public: true").replace("first: null", "first: 2023-01-01")
     path.write_text(text.replace("last: null", "last: 2023-12-31"))
     checked = sfumato("schema", "check", "draft.yaml", "--tables", "hospital", cwd=hospital).stdout
@@ -75,7 +75,7 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
         assert changed != accepted
         path.write_text(changed)
         refused = sfumato(*ASKED, cwd=hospital, code=2)
-        assert "accepted it; look at it and accept it again" in refused.stderr
+        assert "accepted it; check it and accept it again" in refused.stderr
         assert "releases refuse it" in sfumato("schema", "show", "hospital.yaml", cwd=hospital).stdout
     assert len(json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]) == 2
     path.write_text(accepted)
@@ -140,7 +140,7 @@ def test_a_check_says_first_that_keys_are_of_two_types(hospital: Path) -> None:
     pq.write_table(table.set_column(at, "patient_id", keys), hospital / "hospital" / "patients.parquet")
     (hospital / "hospital" / "patients.csv").unlink()
     refused = sfumato("schema", "check", "hospital.yaml", "--tables", "hospital", cwd=hospital, code=2)
-    assert "equal keys would not be found equal; store both alike" in refused.stderr
+    assert "equal keys would not match; store both with one type" in refused.stderr
 
 
 def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
         (("empty",), "a schema is of several tables, and empty has 0 tables"),
         (("hospital/visits.csv", "more/visits.parquet"), "two files are called visits"),
         (("postgresql://h/d?table=x",), "leave ?table= out of the address"),
-        (("hospital/visits.csv", "postgresql://h/d"), "a database is drafted by itself"),
+        (("hospital/visits.csv", "postgresql://h/d"), "a database is drafted alone"),
         (("sqlite://h/d",), "from a database of postgresql, postgres, mysql, mariadb, not 'sqlite'"),
         (("hospital", "--name", "a b"), "have only letters, digits and _"),
         (("hospital", "--unit", "colour"), "no table has a column 'colour'"),

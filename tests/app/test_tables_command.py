@@ -70,7 +70,7 @@ def test_the_error_of_a_view_is_foreseen(hospital: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "this describes several tables, a schema"),
+        ((), "this is a schema of several tables"),
         (("--domain", "x.yaml", "--schema", "hospital.yaml"), "not both"),
         (("--schema", "hospital.yaml", "--discover", "kind"), "declare them in the schema"),
         (("--schema", "nowhere.yaml"), "cannot read the schema nowhere.yaml"),
@@ -192,7 +192,7 @@ def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
         ((*VIEW, "--per", "kind=0"), "at least one row in a cell"),
         ((*VIEW, "--per", "colour=2"), "colour"),
         ((*VIEW, "--unit-rows", "0"), "--unit-rows"),
-        (("--domain", "hospital.yaml"), "this describes several tables, a schema"),
+        (("--domain", "hospital.yaml"), "this is a schema of several tables"),
         ((*VIEW[:3], "wrong.sql"), "line 1, column 47: LIMIT inside"),
     ],
 )

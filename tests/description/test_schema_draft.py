@@ -53,7 +53,7 @@ def test_bounds_and_what_is_public_are_left_to_the_owner() -> None:
     found = drafted()
     assert all(body.get("rows") is None and "per" not in body for body in found.document["tables"].values())
     assert any("icd leads to no patient_id: write public: true" in told for told in found.notes)
-    with pytest.raises(DomainError, match="icd still needs to be said public or not"):
+    with pytest.raises(DomainError, match="icd still needs an owner of its rows"):
         parse_schema(found.document)
     found.document["tables"]["icd"]["public"] = True
     with pytest.raises(DomainError, match="this schema is a draft"):

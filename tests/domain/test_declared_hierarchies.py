@@ -69,7 +69,7 @@ def test_one_description_serves_a_domain_and_anonymisation(name: str, text: str,
     domain = load(tmp_path / "people.yaml")
     assert domain.hierarchies == (Hierarchy.read(tmp_path / name, attribute="diag"),)
     assert domain.grouping("chapter(diag)") == domain_of(SPELLED).grouping("chapter(diag)")
-    with pytest.raises(DomainError, match="is in a file; here a domain spells"):
+    with pytest.raises(DomainError, match="is in a file; here a domain contains"):
         parse(yaml.safe_load((tmp_path / "people.yaml").read_text()))
 
 

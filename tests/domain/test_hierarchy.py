@@ -143,7 +143,7 @@ def test_files_are_read_back(tmp_path: Path, suffix: str) -> None:
         ("age.yaml", "attribute: 2024-99-99", "no calendar has, at line 1$"),
         ("age.json", "[" * 100_000, "neither YAML nor JSON"),
         ("age.json", "9" * 5000, "neither YAML nor JSON"),
-        ("age.json", '{"attribute": "age", "rows": [["1", "*"]], "rows": [["1"]]}', "a key twice"),
+        ("age.json", '{"attribute": "age", "rows": [["1", "*"]], "rows": [["1"]]}', "repeats a key"),
         ("age.csv", f"{'a' * 200_000},*\n", "no CSV"),
         ("age.csv", "a,*\nb,x\n", "2 tops"),
         ("age.yaml", "{attribute: age, rows: [[a, '*']], losses: [0, 0.5]}", "rise from 0 to 1"),

@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("unknown word", lambda d: d["tables"]["visits"].update(owner="x"), "tables.visits: 'owner' is not known there"),
     ("a domain of one table", lambda d: d.update(sfumato=1), "begins with 'sfumato: 2'"),
     ("version true", lambda d: d.update(sfumato=True), "begins with 'sfumato: 2'"),
-    ("nobody's rows", lambda d: d["tables"]["visits"].pop("unit"), "whose the rows of visits are is not said"),
+    ("nobody's rows", lambda d: d["tables"]["visits"].pop("unit"), "the owner of the rows of visits is not declared"),
     ("no bound", lambda d: d["tables"]["visits"].pop("rows"), "visits still needs rows"),
     (
         "no row at all",
@@ -116,7 +116,7 @@ REFUSED: list[tuple[str, Change, str]] = [
         lambda d: d["tables"]["visits"]["attributes"].update(
             patient_id={"type": "integer", "minimum": 0, "maximum": 9, "unknown": "drop"}
         ),
-        "tells people apart",
+        "identifies people",
     ),
     ("an odd name", lambda d: d["tables"].update({"a b": d["tables"].pop("icd")}), "word of letters"),
     ("same name", lambda d: d["tables"].update(Visits=d["tables"]["visits"]), "two tables of one name"),

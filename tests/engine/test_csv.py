@@ -108,7 +108,7 @@ def test_what_the_owner_says_of_a_file_holds(tmp_path):
 )
 def test_a_file_of_another_delimiter_is_named_as_such(tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    with pytest.raises(TableError, match="stand apart by"):
+    with pytest.raises(TableError, match="are separated by"):
         open_table(tmp_path / name)
     (tmp_path / name).write_text("a\n1\n")
     assert [column.name for column in open_table(tmp_path / name).schema()] == ["a"]

@@ -286,6 +286,6 @@ def test_odd_columns_that_are_kept_come_out_equal_or_are_refused(name, tmp_path)
             "any,": 2,
         }
         return
-    with pytest.raises(TableError, match=f"{name!r} is of type .* for which CSV has no spelling"):
+    with pytest.raises(TableError, match=f"{name!r} is of type .* which CSV cannot hold"):
         encoded.write_recoded(recode, (name,), tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

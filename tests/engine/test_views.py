@@ -523,11 +523,11 @@ def test_two_views_of_the_same_rows_have_two_versions() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Join(scan("icd"), VISITS, ()), "begin FROM a private table"),
+        (lambda: Join(scan("icd"), VISITS, ()), "start FROM with a private table"),
         (lambda: Join(VISITS, scan("icd"), ()), "joined on a declared key"),
         (lambda: Join(VISITS, VISITS, ()), "an attribute of one name"),
-        (lambda: PerUnit(scan("icd"), (), (("n", RowCount(3)),)), "begin FROM a private table"),
-        (lambda: BoundedView(scan("icd"), LOOSE), "begin FROM a private table"),
+        (lambda: PerUnit(scan("icd"), (), (("n", RowCount(3)),)), "start FROM with a private table"),
+        (lambda: BoundedView(scan("icd"), LOOSE), "start FROM with a private table"),
         (lambda: Computed(PATIENTS, "x", Field("sex")), "no number to compute with"),
         (lambda: Computed(VISITS, "x", DaysBetween("admitted", "kind")), "dates whose cells are days"),
         (lambda: PerUnit(VISITS, (), (("x", UnitSum("admitted", Fraction(0), Fraction(1))),)), "no numbers"),

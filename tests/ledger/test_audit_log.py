@@ -135,7 +135,7 @@ def test_a_hash_that_was_kept_finds_an_older_log(ledger, url):
     second = verified_actions(url, earlier_head=first.hash)
     assert second.number == 2
     assert verified_actions(url, earlier_head=second.hash) == second
-    with pytest.raises(LedgerError, match="does not go through the hash that was kept"):
+    with pytest.raises(LedgerError, match="does not contain the kept hash"):
         verified_actions(url, earlier_head="0" * 64)
 
 
@@ -157,7 +157,7 @@ def test_a_backup_has_the_last_hash_of_the_log_and_a_restore_looks_for_it(tmp_pa
         assert kept == {"people": ledger.verify(), AUDIT_LOG: verified_actions(url).hash}
         ledger.set_cap("ann", Epsilon("0.2"))
     later = verified_actions(url).hash
-    with pytest.raises(LedgerError, match="goes through the hash"):
+    with pytest.raises(LedgerError, match="contains the hash"):
         restore(copy, f"sqlite:///{tmp_path}/new.ledger", earlier_heads=[later])
     assert restore(copy, f"sqlite:///{tmp_path}/new.ledger", earlier_heads=list(kept.values())) == kept
 

@@ -199,7 +199,7 @@ def test_a_refusal_names_a_statement_that_works(vault, text: str, reason: str) -
         ("SELECT sex, COUNT(*) FROM t GROUP BY 2", "GROUP BY 2 is an answer"),
         ("SELECT sex, COUNT(*) FROM t GROUP BY sex ORDER BY 0", "2 columns are selected"),
         ("SELECT TOP 3 sex, COUNT(*) FROM t GROUP BY sex LIMIT 2", "TOP or LIMIT, and not both"),
-        ("SELECT sex AS n, COUNT(*) AS n FROM t GROUP BY sex", "two columns have one name"),
+        ("SELECT sex AS n, COUNT(*) AS n FROM t GROUP BY sex", "two columns have the same name"),
         ("SELECT sex, COUNT(*) FROM t GROUP BY sex HAVING sex = 'Q'", "'F', 'M'"),
     ],
 )

@@ -200,7 +200,7 @@ def test_dates_have_no_sums_and_stand_once_in_the_groups():
     for text, said in (
         ("SELECT AVG(d) FROM x", "holds dates: it can be counted"),
         ("SELECT MIN(d) FROM x", "holds dates: it can be counted"),
-        ("SELECT YEAR(d), COUNT(*) FROM x GROUP BY YEAR(d), DATE_TRUNC('year', d)", "stands twice in GROUP BY"),
+        ("SELECT YEAR(d), COUNT(*) FROM x GROUP BY YEAR(d), DATE_TRUNC('year', d)", "is repeated in GROUP BY"),
     ):
         with pytest.raises(QueryError, match=said):
             parse(text, DOMAIN)

@@ -178,7 +178,7 @@ def of_duckdb(text: str) -> int:
     ("text", "reason"),
     [
         ("SELECT COUNT(*) FROM people WHERE UPPER(name) = 'A'", "'name' has a cell for values that are not declared"),
-        ("SELECT COUNT(*) FROM people WHERE LEFT(town, 'x') = 'A'", "a number of letters stands here"),
+        ("SELECT COUNT(*) FROM people WHERE LEFT(town, 'x') = 'A'", "this must be a number of letters"),
         ("SELECT COUNT(*) FROM people WHERE UPPER(kind) = 'Q'", "not a declared value of 'UPPER"),
         ("SELECT COUNT(*) FROM people WHERE town SIMILAR TO '('", "this is no regular expression"),
         ("SELECT AVG(UPPER(kind)) FROM people", "categorical"),

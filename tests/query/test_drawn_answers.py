@@ -30,7 +30,7 @@ REFUSED: dict[str, str] = {  # the beginning of a refusal, and why a drawn state
     "no group": "its condition leaves no declared cell",
     "cells, more than the": "a quantile of each group of two large groupings",
     "are not counted by groups of itself": "the distinct values of a column within its own cells",
-    "stands twice in GROUP BY": "two names of one period",
+    "is repeated in GROUP BY": "two names of one period",
 }
 BIN = 100 / 4096
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"

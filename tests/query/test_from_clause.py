@@ -286,9 +286,9 @@ COUNTED = [
 REFUSED = [
     (
         "SELECT COUNT(*) FROM items WHERE ware NOT IN (SELECT ware FROM wares)",
-        "a missing key decides NOT IN; write NOT EXISTS",
+        "NOT IN finds no row if a key is missing; write NOT EXISTS",
     ),
-    ("SELECT COUNT(*) FROM wares, makers WHERE wares.maker = makers.maker", "begin FROM a private table"),
+    ("SELECT COUNT(*) FROM wares, makers WHERE wares.maker = makers.maker", "start FROM with a private table"),
     ("SELECT COUNT(*) FROM people, items, wares WHERE items.ware = wares.ware", "add an equality of person"),
     (
         "SELECT COUNT(*) FROM people NATURAL JOIN buys",
@@ -298,11 +298,11 @@ REFUSED = [
         "WITH t AS (SELECT sex FROM people), t AS (SELECT sex FROM buys) SELECT COUNT(*) FROM t",
         "WITH names two statements t",
     ),
-    ("SELECT COUNT(*) FROM buys WHERE paid > (SELECT AVG(paid) FROM buys)", "looks at rows of other units"),
-    ("SELECT COUNT(*) FROM items WHERE pieces > (SELECT COUNT(*) FROM wares)", "ask MIN, MAX or AVG of a number"),
+    ("SELECT COUNT(*) FROM buys WHERE paid > (SELECT AVG(paid) FROM buys)", "uses rows of other units"),
+    ("SELECT COUNT(*) FROM items WHERE pieces > (SELECT COUNT(*) FROM wares)", "gives MIN, MAX or AVG of a number"),
     (
         "SELECT COUNT(*) FROM items, wares WHERE pieces < (SELECT AVG(pieces) FROM items WHERE items.ware = wares.ware) AND items.ware = wares.ware",
-        "looks at rows of other units",
+        "uses rows of other units",
     ),
     ("SELECT COUNT(*) FROM wares, makers WHERE wares.maker = makers.maker", "rows of units are in people, buys, items"),
     ("SELECT COUNT(*) FROM (SELECT sex, sex FROM people) AS t", "two columns of t are called sex"),

@@ -241,7 +241,7 @@ REFUSED = [  # a statement, its unit, and a word of the reason
     ("SELECT COUNT(*) FROM people a JOIN people b ON a.age = b.age", "pid", "declared to be keys"),
     ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM people)", "row", "a unit of its own"),
     ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT * FROM people)", "row", "a unit of its own"),
-    ("SELECT AVG(income / age) FROM people WHERE sex = 'F'", "row", "depend on the data"),
+    ("SELECT AVG(income / age) FROM people WHERE sex = 'F'", "row", "depending on the data"),
     ("SELECT SUM(age * RANDOM()) FROM people", "row", "compute with attributes"),
     ("SELECT COUNT(*) FROM people WHERE sex = 'X'", "row", "not a declared value"),
 ]

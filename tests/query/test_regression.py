@@ -212,8 +212,8 @@ def test_where_noise_drowns_the_inputs_nothing_is_told() -> None:
     [
         ("hours", ["kids"], "kids may be missing"),
         ("hours", ["sex"], "sex has no numbers; take a condition"),
-        ("hours", ["age", "age"], "named twice"),
-        ("hours", ["hours"], "named twice"),
+        ("hours", ["age", "age"], "is repeated"),
+        ("hours", ["hours"], "is repeated"),
         ("hours", [], "one or more inputs"),
         ("hours", "age", "one or more inputs"),
         ("hours", ["sex = 'M' AND age = 30"], "about one attribute"),
@@ -243,7 +243,7 @@ DATED = Domain((
         ("seen", 'seen has dates, not numbers; take a condition, such as "year(seen) = 2022"'),
         (
             "year(seen)",
-            'year(seen) is a part of dates; as a variable take a condition on it, such as "year(seen) = 2022"',
+            'year(seen) is a part of a date; use a condition on it as a variable, such as "year(seen) = 2022"',
         ),
         ("born", "born has dates, not numbers; take a condition, on parts of them or a range"),
     ],

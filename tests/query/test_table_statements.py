@@ -416,17 +416,17 @@ REFUSED: list[tuple[str, str, str]] = [
     (
         "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id LIMIT 5) t",
         "line 1, column",
-        "LIMIT inside looks at rows of other units; put it outside, after the noise",
+        "LIMIT inside uses rows of other units; put it outside, after the noise",
     ),
     (
         "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id ORDER BY n) t",
         "line 1, column",
-        "ORDER BY inside looks at rows of other units",
+        "ORDER BY inside uses rows of other units",
     ),
     (
         "SELECT COUNT(*) FROM (SELECT DISTINCT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) t",
         "line 1, column",
-        "DISTINCT inside looks at rows of other units",
+        "DISTINCT inside uses rows of other units",
     ),
     (
         "SELECT COUNT(*) FROM (SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind HAVING COUNT(*) > 2) t",
@@ -436,12 +436,12 @@ REFUSED: list[tuple[str, str, str]] = [
     (
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "line 1, column",
-        "a SELECT inside an expression looks at rows of other units",
+        "a SELECT inside an expression uses rows of other units",
     ),
     (
         "SELECT ROW_NUMBER() OVER (ORDER BY cost), COUNT(*) FROM visits",
         "line 1, column",
-        "a window looks at rows of other units",
+        "a window uses rows of other units",
     ),
     (
         "SELECT COUNT(*) FROM (SELECT kind, COUNT(*) AS n FROM visits GROUP BY kind) t",
@@ -451,7 +451,7 @@ REFUSED: list[tuple[str, str, str]] = [
     (
         "SELECT COUNT(*) FROM icd LEFT JOIN diagnoses USING (code)",
         "line 1, column 22",
-        "begin FROM a private table: a public row belongs to no unit",
+        "start FROM with a private table, because a public row belongs to no unit",
     ),
     ("SELECT COUNT(*) FROM diagnoses RIGHT JOIN icd USING (code)", "line 1, column 43", "RIGHT JOIN keeps every row of icd"),
     ("SELECT COUNT(*) FROM diagnoses FULL JOIN icd USING (code)", "line 1, column 42", "FULL JOIN keeps every row of icd"),
@@ -461,9 +461,9 @@ REFUSED: list[tuple[str, str, str]] = [
         "FULL JOIN lists rows of two tables, and an answer counts the rows of one",
     ),
     ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "about one unit"),
-    ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "whether a division fails would depend on the data"),
-    ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "chance and the time"),
-    ("SELECT COUNT(*) FROM visits WHERE admitted > CURRENT_DATE", "line 1, column", "chance and the time"),
+    ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "a division by a column could fail, depending on the data"),
+    ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "no random numbers"),
+    ("SELECT COUNT(*) FROM visits WHERE admitted > CURRENT_DATE", "line 1, column", "no random numbers"),
     ("SELECT COUNT(*) FROM visits UNION SELECT COUNT(*) FROM drugs", "line 1, column", "UNION"),
     ("SELECT COUNT(*) FROM stays", "line 1, column 22", "no table 'stays' in the schema"),
     ("SELECT COUNT(*) FROM visits v JOIN visits w USING (visit_id) WHERE cost > 500", "line 1, column 68", "several tables"),
@@ -476,7 +476,7 @@ REFUSED: list[tuple[str, str, str]] = [
     (
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM drugs LIMIT 3)",
         "line 1, column",
-        "LIMIT inside looks at rows of other units",
+        "LIMIT inside uses rows of other units",
     ),
     (
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM drugs) OR kind = 1",

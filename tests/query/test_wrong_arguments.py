@@ -50,7 +50,7 @@ def test_what_is_no_query_is_refused(odd, vault) -> None:
         lambda: query.Session(vault, budget=Rho(1), queries=2).ask(odd),
         lambda: query.Adaptive(vault, budget=Rho(1)).ask(odd, loss=Rho("0.5")),
     ):
-        with pytest.raises(QueryError, match="what is asked is a Query"):
+        with pytest.raises(QueryError, match="the query must be a Query"):
             refused()
     with pytest.raises(QueryError, match="a workload"):
         query.answer_batch(vault, odd, loss=Rho(1))

@@ -70,7 +70,7 @@ def test_several_tables_are_drafted_and_what_a_draft_leaves_open_is_asked_for(se
     schema = found["domain"]
     assert (schema["schema"], schema["unit"]) == ("clinic", {"id": "patient_id", "table": "patients"})
     assert schema["tables"]["diagnoses"]["through"] == {"visit_id": "visits"}
-    with pytest.raises(ServerError, match=r"tables.icd still needs to be said public or not"):
+    with pytest.raises(ServerError, match=r"tables.icd still needs an owner of its rows"):
         steward.accept(schema)
     schema["tables"]["icd"]["public"] = True
     with pytest.raises(ServerError, match="still needs rows"):

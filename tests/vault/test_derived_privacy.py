@@ -171,7 +171,7 @@ def test_what_is_derived_is_named_in_the_journal() -> None:
     [
         ({"order": "work"}, "no number"),
         ({"order": "name"}, "none of its attributes"),
-        ({"order": None}, "falls by nothing"),
+        ({"order": None}, "cannot fall without an order"),
         ({"most": 0}, "1 to"),
         ({"memory": 3}, "one or two"),
     ],

@@ -127,7 +127,7 @@ def test_questions_that_do_not_fit_are_refused(question) -> None:
 
 
 def test_nothing_asked_is_refused() -> None:
-    with pytest.raises(QueryError, match="nothing was asked"):
+    with pytest.raises(QueryError, match="there is no question"):
         SimulatedVault(table([(0, 0)]), seed=0).mechanisms(Rho(1)).measure([], Rho(1))
 
 

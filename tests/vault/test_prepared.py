@@ -201,7 +201,7 @@ def test_a_forked_child_draws_nothing_of_what_its_parent_prepared(vault):
         told = context.Queue()
         child = context.Process(target=lambda: told.put(tried(prepared)))
         child.start()
-        assert told.get(timeout=60).startswith("a forked child draws no noise of its parent's release")
+        assert told.get(timeout=60).startswith("a forked child cannot draw noise for its parent's release")
         child.join()
         return {"value": first}
 

@@ -74,9 +74,7 @@ def cached(url: str, sha256: str) -> bytes:
         return content
     content = fetch(url)
     if _digest(content) != sha256:
-        raise TableError(
-            f"{url} serves something else than it did (its checksum differs); give a local file", culprit=url
-        )
+        raise TableError(f"{url} has changed (its checksum differs); give a local file", culprit=url)
     cache.parent.mkdir(parents=True, exist_ok=True)
     partial = cache.with_suffix(".partial")
     partial.write_bytes(content)

@@ -152,7 +152,7 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
 def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
     if dates:
         raise TableError(
-            f"there is nothing but dates ({', '.join(dates)}), and a draft does not read their first and last day off "
+            f"all columns are dates ({', '.join(dates)}), and a draft does not read their first and last day off "
             "the table: write the domain by hand"
         )
     raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")

@@ -182,7 +182,7 @@ class TableDraft:
         if column not in self.left_out and column not in self.columns:
             raise InputError(f"the table has no column {column!r}", culprit=column)
         if rows is None:
-            raise InputError(f"state how many rows of one {column} are kept, such as rows=5", culprit=column)
+            raise InputError(f"declare how many rows of one {column} are kept, such as rows=5", culprit=column)
         rows = parse_integer(rows, "rows are an integer")
         others = {name: body for name, body in self.document["attributes"].items() if name != column}
         self.change({"unit": {"id": column, "rows": rows}, "attributes": others})

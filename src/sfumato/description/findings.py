@@ -131,7 +131,9 @@ def confirmed_kinds(texts: Iterable[str]) -> tuple[FindingKind, ...]:
     known = {kind.value for kind in FindingKind}
     for name in names:
         if name not in known:
-            raise InputError(f"no kind of finding is called {name!r}; there are {', '.join(FindingKind)}", culprit=name)
+            raise InputError(
+                f"there is no kind of finding named {name!r}; there are {', '.join(FindingKind)}", culprit=name
+            )
     return tuple(kind for kind in FindingKind if kind.value in names)
 
 
@@ -146,7 +148,7 @@ def refuse_unconfirmed(findings: Iterable[DescriptionFinding], confirmed: Collec
     if missing := [finding for finding in findings if finding.kind in kinds and finding.kind not in confirmed]:
         lines = "".join(f"\n  {finding.kind}: {finding}." for finding in missing)
         raise DomainError(
-            "the description is not accepted: edit what is below, or confirm each kind by name:"
+            "the description is not accepted: edit the findings below, or confirm each kind by name:"
             f"{confirm_option(missing)}{lines}",
             culprit=tuple(finding.kind.value for finding in missing),
         )

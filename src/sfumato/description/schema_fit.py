@@ -135,7 +135,7 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
     from sfumato.engine.sql.sql_session import declared_keys
 
     if "table=" in url.partition("?")[2]:
-        raise InputError("a schema is of all tables of a database; leave ?table= out of the address")
+        raise InputError("a schema describes all tables of a database; leave ?table= out of the address")
     scheme = url.partition("://")[0]
     if scheme not in SqlAdapter.schemes:
         raise InputError(
@@ -153,7 +153,7 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
 def _files(places: Sequence[str]) -> dict[str, Path]:
     """Return the files of the tables, by their names in statements and in the folder."""
     if any("://" in place for place in places):
-        raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
+        raise InputError("a database is drafted alone: give its URL without any file")
     if len(places) == 1 and Path(places[0]).is_file():
         raise InputError(
             f"{places[0]} is one table, which a domain describes: sfumato domain draft {places[0]}; a schema is of a "

@@ -492,8 +492,8 @@ def _refuse_no_option(attribute: Attribute) -> None:
         declared = attribute.values if isinstance(attribute, Categorical) else ()
         object.__setattr__(attribute, "missing", sorted_codes(name, attribute.missing, declared))
     if not isinstance(attribute.unknown, Unknown):
-        raise DomainError(f"what becomes of unknown values of {name!r} is {_TREATMENTS}", culprit=attribute)
+        raise DomainError(f"the treatment of unknown values of {name!r} is {_TREATMENTS}", culprit=attribute)
     if attribute.role is not None and not isinstance(attribute.role, Role):
         raise DomainError(f"the role of {name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
     if attribute.role is Role.WEIGHT and (not isinstance(attribute, Integer | Real) or attribute.minimum < 0):
-        raise DomainError(f"{name!r} cannot be a weight: only a number from 0 on is one", culprit=attribute)
+        raise DomainError(f"{name!r} cannot be a weight; only a number from 0 can", culprit=attribute)

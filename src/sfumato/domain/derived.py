@@ -82,7 +82,8 @@ class Derived:
             self._check_edges(what)
         if isinstance(what, FirstCase) and self.drops and self.nullable:
             raise DomainError(
-                f"{self.name} says nullable: true and unknown: drop: rows without a value have a cell, or are left out",
+                f"{self.name} has nullable: true and unknown: drop; a row without a value cannot have a cell and be "
+                "dropped",
                 culprit=self,
             )
         if lacking and not self.nullable and not self.drops:
@@ -95,7 +96,7 @@ class Derived:
         if self.edges is None:
             return
         if what.minimum is None or what.maximum is None:
-            raise DomainError(f"{self.name} has edges, so it says its minimum and maximum", culprit=self)
+            raise DomainError(f"{self.name} has edges, so it needs its minimum and maximum", culprit=self)
         Integer(  # refuses invalid edges
             name=self.name, minimum=what.minimum, maximum=what.maximum, edges=self.edges, unknown=self.unknown
         )
@@ -124,7 +125,7 @@ class Derived:
                 may not.
         """
         if self.name.casefold() in {name.casefold() for name in attributes}:
-            raise DomainError(f"{table} has an attribute {self.name!r}, so nothing else is derived by that name")
+            raise DomainError(f"{table} has an attribute {self.name!r}; give the derived column another name")
         for name in self.dates:
             date = attributes.get(name)
             if not isinstance(date, Date) or date.by is not Grain.DAY:
@@ -246,14 +247,16 @@ def read_derived(document: object, at: str) -> tuple[Derived, ...]:
 def _derived(name: str, body: Mapping[Any, Any], at: str) -> Derived:
     kinds = [kind for kind in ("days", "days_since_previous", "case") if kind in body]
     if len(kinds) != 1:
-        raise DomainError(f"the schema is wrong at {at}: one of days, days_since_previous and case is said", culprit=at)
+        raise DomainError(
+            f"the schema is wrong at {at}: give exactly one of days, days_since_previous and case", culprit=at
+        )
     nullable = body.get("nullable", False)
     expect_at(nullable, bool, f"{at}.nullable", "true or false")
     if kinds == ["case"]:
         only_at(body, {"case", "else", "nullable", "unknown"}, at)
         if body.get("unknown", "drop") != "drop":
             raise DomainError(
-                f"the schema is wrong at {at}.unknown: rows that meet no case are left out, drop; else leave it out",
+                f"the schema is wrong at {at}.unknown: write drop to drop rows that meet no case, or leave unknown out",
                 culprit=at,
             )
         unknown = Unknown.DROP if "unknown" in body else Unknown.CLAMP
@@ -262,8 +265,8 @@ def _derived(name: str, body: Mapping[Any, Any], at: str) -> Derived:
     only_at(body, {*kinds, *_REST}, at)
     if body.get("unknown", "clamp") not in ("clamp", "drop"):
         raise DomainError(
-            f"the schema is wrong at {at}.unknown: a derived number is moved to its nearest bound, clamp, or its row "
-            "is left out, drop",
+            f"the schema is wrong at {at}.unknown: write clamp to move a derived number to its nearest bound, or drop "
+            "to leave out its row",
             culprit=at,
         )
     unknown = Unknown(body.get("unknown", "clamp"))
@@ -274,7 +277,7 @@ def _derived(name: str, body: Mapping[Any, Any], at: str) -> Derived:
     if kinds == ["days"]:
         dates = body["days"]
         if not isinstance(dates, list) or len(dates) != 2:  # noqa: PLR2004
-            raise DomainError(f"the schema is wrong at {at}.days: two dates stand there, the earlier first", culprit=at)
+            raise DomainError(f"the schema is wrong at {at}.days: write two dates, the earlier first", culprit=at)
         start, end = (text_at(date, f"{at}.days") for date in dates)
         return Derived(name, BetweenDates(start, end, *ends), nullable, edges, unknown)
     return Derived(name, SincePrevious(text_at(body["days_since_previous"], at), *ends), nullable, edges, unknown)
@@ -299,7 +302,7 @@ def _cases(value: object, at: str) -> tuple[tuple[str, str], ...]:
         assert label is not None
         cases.append((text_at(body["when"], f"{at}.when"), label))
     if not cases:
-        raise DomainError(f"the schema is wrong at {at}.case: at least one when and then stand there", culprit=at)
+        raise DomainError(f"the schema is wrong at {at}.case: write at least one when and then", culprit=at)
     return tuple(cases)
 
 
@@ -340,11 +343,11 @@ def _of_unit(name: str, body: Mapping[Any, Any]) -> OfUnit:
 
 def _end(end: object, at: str) -> Fraction:
     if isinstance(end, bool) or not isinstance(end, int | float):
-        raise DomainError(f"the schema is wrong at {at}: a number stands there", culprit=end)
+        raise DomainError(f"the schema is wrong at {at}: write a number", culprit=end)
     try:
         return Fraction(str(end))
     except ValueError:
-        raise DomainError(f"the schema is wrong at {at}: a finite number stands there", culprit=end) from None
+        raise DomainError(f"the schema is wrong at {at}: write a finite number", culprit=end) from None
 
 
 _EXACT = 8  # up to here each number of rows is its own class; beyond, bounds grow by a quarter

@@ -79,7 +79,7 @@ def refuse_other_content(written: Described, accepted: Described, path: str | Pa
         DomainError: the written description is not the accepted one.
     """
     if written.hash != accepted.hash:
-        raise DomainError(f"{path} changed while it was looked at; look at it again, then accept it", culprit=path)
+        raise DomainError(f"{path} changed while it was checked; check it again, then accept it", culprit=path)
 
 
 def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
@@ -179,7 +179,7 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         )
     if document["sfumato"] == 2 and "tables" in document:  # noqa: PLR2004 - the version of schemas
         raise DomainError(
-            "this describes several tables, a schema, and no domain of one; give it by the argument schema "
+            "this is a schema of several tables, not a domain of one; pass it as the argument schema "
             "(sfumato.open_schema in Python)"
         )
     from jsonschema import Draft202012Validator  # imported here: it takes 50 ms, and not every importer parses
@@ -224,7 +224,7 @@ def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN40
     bounds = []
     for name, most in document.get("per", {}).items():
         if not isinstance(name, str):
-            raise DomainError(f"bounds by groups are of attributes, whose names are text: write {name} in quotes")
+            raise DomainError(f"bounds by groups name attributes, whose names are text: write {name} in quotes")
         most = most if isinstance(most, dict) else {"rows": most}  # noqa: PLW2901 - the short form
         bounds.append(GroupBound((name,), **most) if name in names else GroupBound.named(name, **most))
     return Unit(document["id"], rows=document["rows"], per=bounds, schema=document.get("schema"))
@@ -280,8 +280,8 @@ def _hierarchies(
         elif "file" in body:
             if folder is None:
                 raise DomainError(
-                    f"the hierarchy of {name!r} is in a file; here a domain spells its hierarchies out, as 'sfumato "
-                    "domain show FILE --json' prints them",
+                    f"the hierarchy of {name!r} is in a file; here a domain contains its hierarchies, in the form "
+                    "that 'sfumato domain show FILE --json' prints",
                     culprit=name,
                 )
             hierarchy = Hierarchy.read(folder / body["file"], attribute=name)
@@ -348,7 +348,7 @@ def text_at(value: object, at: str) -> str:
         DomainError: the value is something else.
     """
     if not isinstance(value, str) or not value or value != value.strip():
-        raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=value)
+        raise DomainError(f"the schema is wrong at {at}: write a name without blanks around it", culprit=value)
     return value
 
 

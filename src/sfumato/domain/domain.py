@@ -61,7 +61,7 @@ class CsvFormat:
             raise DomainError(f"a decimal sign is '.' or ',', not {self.decimal!r}", culprit=self)
         if self.thousands not in THOUSANDS or self.thousands == self.decimal:
             raise DomainError(
-                "between thousands stand one of . , ' _, a blank or nothing, and not the decimal sign", culprit=self
+                "the thousands separator is one of . , ' _, a blank or nothing, and not the decimal sign", culprit=self
             )
         try:
             codecs.lookup(self.encoding).encode("")
@@ -146,7 +146,7 @@ def _refuse_many(attribute: Attribute) -> None:
     """Refuse an attribute with too many cells to list in memory."""
     if attribute.size > _MOST_LISTED:
         raise DomainError(
-            f"{attribute.name!r} has {attribute.size:,} cells, and rows are grouped by at most {_MOST_LISTED:,}; "
+            f"{attribute.name!r} has {attribute.size:,} cells, and rows can be grouped by at most {_MOST_LISTED:,}; "
             "declare fewer cells",
             culprit=attribute,
         )
@@ -211,7 +211,7 @@ class Domain(Shared):
             self._check_hierarchies()
         for bound in self.unit.per:
             if math.prod(len(self.grouping(name).labels) for name in bound.by) > _MOST_CELLS:
-                raise DomainError(f"a bound by {bound.name} has too many cells to be kept apart", culprit=bound)
+                raise DomainError(f"a bound by {bound.name} has too many cells to be distinguished", culprit=bound)
 
     def _check_hierarchies(self) -> None:
         from sfumato.domain.hierarchy.levels import Hierarchy  # imports NumPy, which most domains do not need
@@ -374,7 +374,7 @@ class Domain(Shared):
         """
         if not self.draft and self.acceptance is not None and self.accepted_by is None:
             raise DomainError(
-                f"this domain was changed after {self.acceptance.by} accepted it; look at it and accept it again: "
+                f"this domain was changed after {self.acceptance.by} accepted it; check it and accept it again: "
                 "sfumato domain accept FILE --by NAME",
                 culprit=self,
             )

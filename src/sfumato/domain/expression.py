@@ -165,7 +165,7 @@ class Clamp(Expression):
         if self.ignores_missing and (self.low is None) == (self.high is None):
             raise QueryError("a missing number becomes the bound where there is one bound", culprit=self)
         if self.low is not None and self.high is not None and self.low > self.high:
-            raise QueryError("the bounds of LEAST and GREATEST stand the wrong way round", culprit=self)
+            raise QueryError("the lower bound of LEAST and GREATEST is above the upper bound", culprit=self)
 
     def interval(self, domain: Domain) -> Interval:
         """Return the bounds to which the expression is clamped."""

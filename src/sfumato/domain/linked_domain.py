@@ -129,15 +129,17 @@ class ChildTable:
         if self.order is not None and isinstance(self.attribute(self.order), Categorical):
             raise DomainError(f"{name} is to be ordered by {self.order!r}, which is no number and no date")
         if self.order is None and self.falling:
-            raise DomainError(f"{name} falls by nothing: name the attribute that orders its rows", culprit=name)
+            raise DomainError(
+                f"{name} cannot fall without an order: name the attribute that orders its rows", culprit=name
+            )
         if self.falling and self.dated:
-            raise DomainError(f"{name} is ordered by a date, and dates rise", culprit=name)
+            raise DomainError(f"{name} is ordered by a date, which must rise", culprit=name)
         if self.final is not None:
             _ = self.final_code
         if type(self.most) is not int or not 1 <= self.most <= _MOST_CHILDREN:
             raise DomainError(f"of {name} 1 to {_MOST_CHILDREN} rows of a unit are kept, not {self.most}", culprit=name)
         if self.memory not in _MEMORIES:
-            raise DomainError(f"a row of {name} is drawn by one or two rows before it, not {self.memory}", culprit=name)
+            raise DomainError(f"a row of {name} depends on one or two rows before it, not {self.memory}", culprit=name)
 
     def attribute(self, name: str) -> Attribute:
         """Return an attribute of the table."""
@@ -230,7 +232,7 @@ class LinkedTables:
         object.__setattr__(self, "children", tuple(self.children))
         expect_all(self.children, ChildTable, "child tables are a list of ChildTable")
         if not self.children:
-            raise DomainError("name at least one child table: of the parent alone a flat method makes rows")
+            raise DomainError("name at least one child table; for the parent alone use a method for one table")
         if len({child.table.name for child in self.children}) != len(self.children):
             raise DomainError("a child table is named twice", culprit=self.children)
         if type(self.tau) is not int or not 1 <= self.tau <= WHOLE:

@@ -86,13 +86,13 @@ class SchemaTable:
         expect_all(self.references, Link, "references are a list of Link")
         if self.public and (self.unit or self.through or self.rows is not None or self.per):
             under = f"remove unit, through, rows and per under tables.{self.name}, or public: true"
-            raise DomainError(f"{self.name} is public, so no row of it is anybody's: {under}", culprit=self)
+            raise DomainError(f"{self.name} is public, so its rows have no owner: {under}", culprit=self)
         if self.unit is not None and self.through is not None:
             raise _two_owners(self.name, f"unit: {self.unit}", f"through: {{{self.through.column}: ...}}")
         linked = [*self.references, *([] if self.through is None else [self.through])]
         if len({link.column for link in linked}) != len(linked) or self.unit in {link.column for link in linked}:
             under = f"name each column once under tables.{self.name}, in unit, through or references"
-            raise DomainError(f"a column of {self.name} is said to hold keys of two tables: {under}", culprit=self)
+            raise DomainError(f"a column of {self.name} is declared to hold keys of two tables: {under}", culprit=self)
         self._check_derived()
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
             raise DomainError(f"tables.{self.name}.rows is a whole number from 1 on, not {self.rows}", culprit=self)
@@ -105,7 +105,7 @@ class SchemaTable:
         for each in self.derived:
             each.check(self.name, attributes)
             if self.public and isinstance(each.what, SincePrevious):
-                raise DomainError(f"{self.name} is public: its rows have no unit whose row before they follow")
+                raise DomainError(f"{self.name} is public: its rows have no unit, so no previous row of the unit")
 
     @property
     def links(self) -> tuple[Link, ...]:
@@ -202,13 +202,13 @@ class Schema:
     def _check(self, table: SchemaTable) -> None:
         if not table.public and table.name != self.units and table.unit is None and table.through is None:
             raise DomainError(
-                f"whose the rows of {table.name} are is not said: write unit: COLUMN, through: {{COLUMN: TABLE}} or "
-                f"public: true under tables.{table.name}",
+                f"the owner of the rows of {table.name} is not declared: write unit: COLUMN, through: {{COLUMN: "
+                f"TABLE}} or public: true under tables.{table.name}",
                 culprit=table,
             )
         if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
             under = f"remove it under tables.{table.name}.attributes"
-            raise DomainError(f"{self.id} tells people apart, so it is no attribute: {under}", culprit=table)
+            raise DomainError(f"{self.id} identifies people, so it is no attribute: {under}", culprit=table)
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
                 f"{table.name} still needs rows: how many rows of one unit a view of it keeps, a number that is not "
@@ -236,7 +236,7 @@ class Schema:
             at = self[at.through.table]
             if at.public:
                 under = f"write unit: COLUMN or through: {{COLUMN: PRIVATE TABLE}} under tables.{table.name}"
-                raise DomainError(f"{table.name} belongs to nobody through {at.name}, which is public: {under}")
+                raise DomainError(f"{table.name} has no owner through {at.name}, which is public: {under}")
             if at.name in seen:
                 under = f"write unit: COLUMN instead of through under tables.{at.name}"
                 raise DomainError(f"{table.name} belongs to itself through {at.name}: {under}", culprit=table)
@@ -303,7 +303,7 @@ class Schema:
             words = "this schema is a draft made from the data; edit it, then accept it before releasing anything"
             raise DomainError(f"{words}: {remedy}", culprit=self)
         if self.acceptance is not None and self.changed:
-            words = f"this schema was changed after {self.acceptance.by} accepted it; look at it and accept it again"
+            words = f"this schema was changed after {self.acceptance.by} accepted it; check it and accept it again"
             raise DomainError(f"{words}: {remedy}", culprit=self)
 
     @property
@@ -426,8 +426,8 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
     public = fields.get("public", False)
     if public is None:  # open in drafts
         raise DomainError(
-            f"{at} still needs to be said public or not: write public: true if everybody may know all of it, else "
-            "leave it out and say whose its rows are: unit: COLUMN or through: {COLUMN: TABLE}",
+            f"{at} still needs an owner of its rows: write unit: COLUMN or through: {{COLUMN: TABLE}}, or public: "
+            "true if the whole table is public",
             culprit=name,
         )
     expect_at(public, bool, f"{at}.public", "true or false")

@@ -98,7 +98,7 @@ class WithGap(OverSource):
         if not self.source.private:
             raise QueryError("a public row belongs to no unit whose row before it follows", culprit=self)
         if self.name in self.source.names:
-            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+            raise QueryError(f"there are two columns named {self.name!r}", culprit=self.name)
         date = self.source.domain[self.date]
         if not isinstance(date, Date) or date.by is not Grain.DAY:
             raise QueryError(f"days are counted between dates whose cells are days, and {self.date!r} is none")
@@ -132,7 +132,7 @@ class WithFacts(OverSource):
 
     def __post_init__(self) -> None:
         if not self.source.private or self.facts.by:
-            raise QueryError("what is computed of a unit stands beside rows of units", culprit=self)
+            raise QueryError("values per unit are added to rows of units only", culprit=self)
         if set(self.source.names) & set(self.facts.names):
             raise QueryError("two columns have one name", culprit=self)
 
@@ -175,9 +175,9 @@ class Declared(OfOneRow):
     def __post_init__(self) -> None:
         before, after = self.source.attributes[-1], self.declared
         if type(before) is not type(after) or before.name != after.name:
-            raise QueryError(f"{after.name!r} is declared otherwise than it is computed", culprit=self)
+            raise QueryError(f"{after.name!r} is declared differently from its computation", culprit=self)
         if isinstance(before, Categorical) and isinstance(after, Categorical) and before.values != after.values:
-            raise QueryError(f"{after.name!r} has other values than are computed", culprit=self)
+            raise QueryError(f"{after.name!r} declares values that its computation never has", culprit=self)
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -198,9 +198,9 @@ class AtMost(OverSource):
 
     def __post_init__(self) -> None:
         if not self.source.private:
-            raise QueryError("only rows of units are kept by their number", culprit=self)
+            raise QueryError("only rows of units can be limited by number", culprit=self)
         if type(self.rows) is not int or self.rows < 1:
-            raise QueryError(f"of a unit at least one row is kept, not {self.rows}", culprit=self)
+            raise QueryError(f"at least one row per unit is kept, not {self.rows}", culprit=self)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Renamed(OfOneRow):
 
     def __post_init__(self) -> None:
         if len(set(self.called)) != len(self.called) or len(self.called) != len(self.source.names):
-            raise QueryError("two columns have one name; give one of them another by AS", culprit=self)
+            raise QueryError("two columns have the same name; rename one with AS", culprit=self)
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -254,9 +254,9 @@ class WithPublicValue(OverSource):
 
     def __post_init__(self) -> None:
         if self.public.private:
-            raise QueryError("a SELECT inside an expression looks at rows of other units", culprit=self)
+            raise QueryError("a SELECT inside an expression uses rows of other units", culprit=self)
         if self.name in self.source.names:
-            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+            raise QueryError(f"there are two columns named {self.name!r}", culprit=self.name)
         _ = self.added
 
     @cached_property

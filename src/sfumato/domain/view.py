@@ -142,7 +142,7 @@ class Join(View):
 
     def __post_init__(self) -> None:
         if not self.left.private:
-            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+            raise QueryError("start FROM with a private table, because a public row belongs to no unit", culprit=self)
         if not self.right.private and not self.on:
             raise QueryError("a public table is joined on a declared key", culprit=self)
         if set(self.left.names) & set(self.right.names):
@@ -233,7 +233,7 @@ class OfUnits(OverSource):
 
     def __post_init__(self) -> None:
         if not self.source.private or not (self.units.private or self.on):
-            raise QueryError("only rows of units are told apart by their unit", culprit=self)
+            raise QueryError("only rows of units have a unit to compare", culprit=self)
         for one, other in (*self.on, *self.apart):
             self.source.keys[one], self.units.keys[other]
 
@@ -253,7 +253,7 @@ class Computed(OfOneRow):
 
     def __post_init__(self) -> None:
         if self.name in self.source.names:
-            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+            raise QueryError(f"there are two columns named {self.name!r}", culprit=self.name)
         _ = self.attributes
 
     @cached_property
@@ -330,9 +330,9 @@ class UnitSum(UnitAggregate):
 
     def __post_init__(self) -> None:
         if self.low > self.high:
-            raise QueryError("the bounds of a sum stand the wrong way round", culprit=self)
+            raise QueryError("the lower bound of a sum is above its upper bound", culprit=self)
         if self.empty is not None and not self.low <= self.empty <= self.high:
-            raise QueryError("the sum of no value lies within the bounds of the sum", culprit=self)
+            raise QueryError("an empty sum must lie within the bounds of the sum", culprit=self)
 
     def attribute(self, name: str, source: View) -> Attribute:
         """Return a number within the bounds."""
@@ -399,12 +399,12 @@ class PerUnit(View):
 
     def __post_init__(self) -> None:
         if not self.source.private:
-            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+            raise QueryError("start FROM with a private table, because a public row belongs to no unit", culprit=self)
         names = [*self.by, *(name for name, _ in self.values)]
         if len(set(names)) != len(names):
-            raise QueryError("two columns have one name; give one of them another by AS", culprit=self)
+            raise QueryError("two columns have the same name; rename one with AS", culprit=self)
         if not names:
-            raise QueryError("ask for at least one value of each unit", culprit=self)
+            raise QueryError("compute at least one value per unit", culprit=self)
         _ = self.attributes
 
     @cached_property
@@ -443,7 +443,7 @@ class BoundedView:
 
     def __post_init__(self) -> None:
         if not self.view.private:
-            raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
+            raise QueryError("start FROM with a private table, because a public row belongs to no unit", culprit=self)
         row_wise = self.view
         while isinstance(row_wise, OfOneRow):
             row_wise = row_wise.source

@@ -253,8 +253,8 @@ def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) 
     if other in header[0]:
         escaped = "\\t" if other == "\t" else other
         raise TableError(
-            f"{path} has one column: its fields stand apart by {_NAMES[other]}, not by {_NAMES[here]}; say so in the "
-            f"domain, as csv: {{delimiter: \"{escaped}\"}}, or let 'sfumato domain draft' do it",
+            f"{path} has one column: its fields are separated by {_NAMES[other]}, not by {_NAMES[here]}; declare it "
+            f"in the domain, as csv: {{delimiter: \"{escaped}\"}}, or let 'sfumato domain draft' do it",
             culprit=path,
         )
 
@@ -284,9 +284,7 @@ def how_written(source: str, declared: Mapping[str, Any]) -> Written:
     form, path = CsvFormat(**declared), Path(source)
     if not source.lower().endswith(CSV_SUFFIXES):
         if declared:
-            raise InputError(
-                f"{redacted_source(source)} is no CSV file, so there is nothing to say of how it is written"
-            )
+            raise InputError(f"{redacted_source(source)} is no CSV file, so csv options do not apply")
         return Written(None)
     try:
         there = path.is_file()
@@ -311,7 +309,7 @@ def _detected(path: Path, form: CsvFormat, declared: frozenset[str]) -> CsvForma
 def _words(path: Path, form: CsvFormat) -> Iterator[str]:
     here = delimiter(path, form)
     if here != delimiter(path):
-        yield f"its fields stand apart by {_NAMES.get(here, repr(here))}"
+        yield f"its fields are separated by {_NAMES.get(here, repr(here))}"
     if form.decimal != ".":
         yield "its numbers have a decimal comma"
     if form.thousands:

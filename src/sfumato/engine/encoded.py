@@ -424,7 +424,7 @@ def _refuse_unspoken(columns: Sequence[Column]) -> None:
     for column in columns:
         if column.kind is ColumnKind.OTHER and any(mark in column.type.upper() for mark in _UNSPOKEN):
             raise TableError(
-                f"{column.name!r} is of type {column.type}, for which CSV has no spelling; write a .parquet file",
+                f"{column.name!r} is of type {column.type}, which CSV cannot hold; write a .parquet file",
                 culprit=column.name,
             )
 

@@ -193,7 +193,7 @@ def verify_actions(driver: Driver, *, earlier_head: str | None = None) -> AuditH
         raise _broken(f"after action {number}: actions are missing", number)
     if not passed:
         raise LedgerError(
-            "the audit log does not go through the hash that was kept: it is an older copy of the ledger, or was "
+            "the audit log does not contain the kept hash: it is an older copy of the ledger, or was "
             "written anew, so that actions of stewards are missing",
             culprit=earlier_head,
         )

@@ -249,8 +249,8 @@ def unchanged(link: tuple[Any, ...], head: str) -> bytes:
     if hash_ != bound or hash_ != _hash((previous, place, number, time, bound_at, body)):
         raise BrokenLedgerError(
             f"the stored answer to entry {number} does not fit the ledger's chain of hashes any more: it, or what was "
-            "written after it, was changed by other hands; it is not handed out and nothing was charged; run 'sfumato "
-            "ledger verify', and restore the ledger from a copy",
+            "written after it, was changed by another program; it is not released and nothing was charged; run "
+            "'sfumato ledger verify', and restore the ledger from a copy",
             culprit=number,
         )
     assert isinstance(body, bytes)

@@ -291,7 +291,7 @@ class Reservation:
     def _store(self, transaction: Transaction, answer: bytes) -> bytes:
         stored = transaction.stored_release()
         if stored is None or stored.number != self.number:
-            raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=self.number)
+            raise LedgerError("this release was closed as failed in the meantime; ask again", culprit=self.number)
         if stored.answer is not None:
             return stored.answer
         transaction.store(answer)
@@ -466,7 +466,7 @@ def compute_locks(store: Store) -> ComputeLocks:
                 )
             except OSError as error:
                 raise LedgerError(
-                    f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place
+                    f"no lock file can be made next to the ledger {place}; make its folder writable", culprit=place
                 ) from error
         return _LOCKS[place]
 

@@ -200,8 +200,8 @@ class Store:
             raise NoLedgerError(f"the ledger {self.place} is a folder; name a file in it", culprit=self.place)
         if file.exists() and file.stat().st_nlink > 1:
             raise LedgerError(
-                f"the ledger {self.place} is a file of two names (a hard link), under each of which charges of the "
-                "other are not seen; delete one name, or copy the ledger by 'sfumato ledger backup'",
+                f"the ledger {self.place} is a file of two names (a hard link), and each name misses the charges of "
+                "the other; delete one name, or copy the ledger by 'sfumato ledger backup'",
                 culprit=self.place,
             )
 
@@ -278,7 +278,7 @@ def _address(url: str) -> Address:
         raise InputError("the name of a ledger's file holds a character that no file may have")
     if not _on_disk(address):
         raise InputError(
-            "a ledger in memory forgets what was released; name a file: sqlite:///FILE, without parameters but "
+            "a ledger in memory would lose the releases; name a file: sqlite:///FILE, without parameters but "
             "uri=true with mode=ro or mode=rw",
             culprit=url,
         )

@@ -196,7 +196,7 @@ def verify(
     reached.sums.compare(row, analyst_rows(driver, name))
     if not passed:
         raise LedgerError(
-            f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
+            f"the journal of {name!r} does not contain the kept hash: it is an older copy of the ledger, "
             "or was written anew, so that released answers and their charges are missing",
             culprit=earlier_head,
         )
@@ -395,7 +395,7 @@ def verify_heads(url: str, *, earlier_heads: Sequence[str] = ()) -> dict[str, st
                 last_hashes[AUDIT_LOG] = log.hash
     if missing:
         raise LedgerError(
-            f"no journal in {place} goes through the hash {min(missing)}: the copy is older, or of another ledger",
+            f"no journal in {place} contains the hash {min(missing)}: the copy is older, or of another ledger",
             culprit=url,
         )
     return last_hashes

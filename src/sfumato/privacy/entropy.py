@@ -100,7 +100,7 @@ class DrawnEntropy:
             InputError: the release is over, or this is a child of the process that computes it.
         """
         if self._generation is not _forks.generation:
-            raise InputError("a forked child draws no noise of its parent's release: open the vault in the child")
+            raise InputError("a forked child cannot draw noise for its parent's release: open the vault in the child")
         with self._lock:
             if self._ended:
                 raise InputError("this release is over: its mechanisms answer within its run only")

@@ -116,7 +116,8 @@ def sql(
     if not isinstance(vault, VaultInterface):  # a single table needs no import for several
         if groupable_undeclared:
             raise QueryError(
-                "of several tables no values are found in the data: declare them", culprit=groupable_undeclared
+                "values cannot be found in the data of several tables; declare them in the schema",
+                culprit=groupable_undeclared,
             )
         return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
     from sfumato.query.statements.select_statement import parse

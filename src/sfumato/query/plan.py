@@ -275,14 +275,16 @@ def accuracy(
     Raises:
         QueryError, DomainError: the query does not fit the domain.
     """
-    expect(domain, Domain, "errors are those of a Domain")
+    expect(domain, Domain, "errors are computed for a Domain")
     refuse_no_query(query)
     if rows is not None:
         rows = parse_integer(rows, "the rows supposed in a group are a whole number")
     if rows is not None and rows < 1:
         raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
     if query.data_dependent_groups:
-        raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
+        raise QueryError(
+            "the error of values found in the data is not known in advance; declare the values", culprit=query
+        )
     return plan(query, domain).expected(loss, Confidence.from_number(confidence), rows=rows)
 
 
@@ -315,7 +317,7 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
                 middle = (low + high) // 2
                 low, high = (low, middle) if enough(middle, exponent) else (middle, high)
             return Epsilon(Fraction(high) * Fraction(10) ** exponent / _DIGITS)
-    raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
+    raise InfeasibleError("no loss makes the error that small; choose a larger error", culprit=half_width)
 
 
 def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str | None) -> tuple[int, ...]:

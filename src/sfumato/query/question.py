@@ -75,12 +75,13 @@ class Query:
             raise QueryError("name each aggregate or none", culprit=self.names)
         if self.truncation is not None and (type(self.truncation) is not int or self.truncation < 1):
             raise QueryError(
-                "of one unit at least one dropped row is counted, a whole number at most", culprit=self.truncation
+                "truncation is the largest number of dropped rows to count per unit, a whole number from 1",
+                culprit=self.truncation,
             )
         others = self.truncation or self.by or self.where is not None
         if self.data_dependent_groups and (others or any(each != Distinct() for each in self.aggregates)):
             raise QueryError(
-                "by values found in the data only distinct units can be counted, without a filter", culprit=self
+                "groups found in the data only allow a count of distinct units, without a filter", culprit=self
             )
 
     def __hash__(self) -> int:
@@ -126,7 +127,9 @@ class Query:
 
             return replace(self, where=read_condition(self.where, domain)).check(domain)
         if self.truncation is not None and domain.unit.column is None:
-            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
+            raise QueryError(
+                "every row is its own unit, so no bound drops rows and none can be counted; leave truncation out"
+            )
         for leaf in _leaves(self.where):
             if not leaf.codes.within(domain[leaf.attribute].size):
                 raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
@@ -211,7 +214,7 @@ def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
         raise QueryError(too_many)  # before the labels are listed
     by = tuple(domain.grouping(name).name for name in names)
     if len(set(by)) != len(by):
-        raise QueryError("a group stands twice in the groups", culprit=names)
+        raise QueryError("a group is repeated; name each group once", culprit=names)
     if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
         raise QueryError(too_many)
     return by
@@ -238,7 +241,7 @@ def refuse_no_query(query: object) -> None:
     """
     if not isinstance(query, Query):
         raise QueryError(
-            "what is asked is a Query, such as sf.query.count(); a statement is for sf.query.sql", culprit=query
+            "the query must be a Query, such as sf.query.count(); pass a statement to sf.query.sql", culprit=query
         )
 
 

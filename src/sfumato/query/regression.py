@@ -213,7 +213,7 @@ def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Va
     variables = (constant, *(_variable(domain, text) for text in (*inputs, outcome)))
     words = [each.words for each in variables]
     if twice := [each for each in words if words.count(each) > 1]:
-        raise QueryError(f"{twice[0]} is named twice; each variable of a regression stands there once", culprit=twice)
+        raise QueryError(f"{twice[0]} is repeated; name each variable of a regression once", culprit=twice)
     return variables
 
 
@@ -226,8 +226,8 @@ def _variable(domain: Domain, text: str) -> _Variable:
             raise QueryError(f"{text} has no numbers; take a condition, such as \"{text} = '...'\"", culprit=text)
         if attribute.size > attribute.declared:
             raise QueryError(
-                f"{text} may be missing or unknown, and a row without it has no place in a regression; declare it "
-                "without such cells, or take a condition, which such rows do not meet",
+                f"{text} may be missing or unknown, and a regression needs a value in every row; declare it without "
+                "such cells, or use a condition, which such rows do not meet",
                 culprit=text,
             )
         low, high = float(attribute.minimum), float(attribute.maximum)
@@ -241,7 +241,7 @@ def _variable(domain: Domain, text: str) -> _Variable:
         return _Variable(text, text, steps, grid, middle, half, binned)
     if (of := _PART_OF_DATES.fullmatch(text)) and of[1] in domain and isinstance(domain[of[1]], Date | Timestamp):
         raise QueryError(
-            f"{text} is a part of dates; as a variable take a condition on it{_example(domain, of[1])}", culprit=text
+            f"{text} is a part of a date; use a condition on it as a variable{_example(domain, of[1])}", culprit=text
         )
     condition = count(text).condition(domain)
     attributes = sorted(named(condition))

@@ -216,13 +216,13 @@ def _term(question: ReleaseQuestion, sign: int, domain: Domain) -> Term:
     query = _query(question, domain).check(domain)
     grouped = query.by or query.data_dependent_groups or query.ordering.clauses or query.columns
     if len(query.aggregates) != 1 or grouped or query.truncation is not None:
-        raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
+        raise QueryError("an interval is for one number: ask for one count, sum or mean, without groups", culprit=query)
     (aggregate,) = query.aggregates
     where, words, notes = query.condition(domain), query.describe(domain), query.population_notes(domain)
     read = aggregate.on_released_tables(domain)
     if read is None:
         raise QueryError(
-            f"there are intervals of counts, sums, means and shares, not of {aggregate}", culprit=aggregate
+            f"there are intervals for counts, sums, means and shares, not for {aggregate}", culprit=aggregate
         )
     valued = where if read.valued is None else _both(where, read.valued)
     return Term(sign, valued, read.of, read.ratio, valued if read.ratio else None, words, notes)

@@ -177,9 +177,7 @@ def _refuse_no_loss(loss: Loss, name: str) -> None:
 def _refuse_beyond(vault: VaultInterface, charge: Charge) -> None:
     """Refuse a session that the ledger could never answer to its end, before the first query is charged."""
     if vault.limit is not None and not vault.limit.admits(NOTHING, charge):
-        raise BudgetError(
-            f"this session's budget is more than {vault.limit}, the most that may ever be released", culprit=charge
-        )
+        raise BudgetError(f"this session's budget is more than {vault.limit}, the limit of the ledger", culprit=charge)
 
 
 def _times(charge: Charge, number: int) -> Charge:

@@ -237,7 +237,7 @@ def noises(
     if not isinstance(loss, Loss):
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     if not questions:
-        raise QueryError("nothing was asked; name at least one question")
+        raise QueryError("there is no question; ask at least one")
     if shares is None:
         shares = (Fraction(1, len(questions)),) * len(questions)
     elif len(shares) != len(questions) or min(shares) <= 0 or sum(shares) > 1:
@@ -268,7 +268,9 @@ def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Noise:
         kind = NOISE_OF[type(divisible)]
         return kind.for_loss(divisible * share, l1 if kind.sensitivity_norm == "l1" else l2_squared)
     except LossError as error:
-        raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
+        raise LossError(
+            f"{loss} is too small: the noise would be too wide to draw; state a larger loss", culprit=loss
+        ) from error
 
 
 def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:

@@ -379,7 +379,7 @@ def checked_path(path: str | Path) -> Path:
         raise InputError(f"cannot write {target}: it names a folder and no file in it", culprit=target)
     if len(os.fsencode(target.name)) > _LONGEST_NAME:
         raise InputError(
-            f"cannot write {target.name[:_SHOWN_NAME]}...: name what is written by at most {_LONGEST_NAME} bytes",
+            f"cannot write {target.name[:_SHOWN_NAME]}...: shorten the name to at most {_LONGEST_NAME} bytes",
             culprit=target,
         )
     return target

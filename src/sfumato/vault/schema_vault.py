@@ -174,7 +174,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     opened, content = open_tables_with_content(described, tables)
     if ledger is None:
         if place is None:
-            raise LedgerError("name a ledger: a schema that is not a file has no ledger beside it", culprit=described)
+            raise LedgerError("name a ledger: a schema that is not a file has no ledger next to it", culprit=described)
         ledger = default_ledger_url(place)
     unit = Unit(described.id, schema=described.name)
     journal = open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create)

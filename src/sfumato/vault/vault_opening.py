@@ -107,7 +107,7 @@ def default_ledger_url(domain: Domain | str | Path) -> str:
         LedgerError: the domain is not a file; or it is a link that has another ledger next to it.
     """
     if isinstance(domain, Domain):
-        raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
+        raise LedgerError("name a ledger: a domain that is not a file has no ledger next to it", culprit=domain)
     named = Path(domain)
     file = named
     for _ in range(_MOST_LINKS):

@@ -149,7 +149,7 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
         "key": "visit_id",
         "attributes": SCHEMA["tables"]["visits"]["attributes"],
     }
-    with pytest.raises(DomainError, match="public or not"):
+    with pytest.raises(DomainError, match="still needs an owner"):
         parse_schema(edited_document(SCHEMA, fields | {"t1-public": ""}))
 
 

@@ -161,7 +161,7 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     page = begin(browser, server, look, f"hospital_{look}", write_hospital(tmp_path / look, 1 + len(look)))
     looks_right(page, look)
     page.get_by_role("button", name="Accept and go on").click()
-    expect(page.get_by_role("alert")).to_contain_text("tables.icd still needs to be said public or not")
+    expect(page.get_by_role("alert")).to_contain_text("tables.icd still needs an owner of its rows")
     icd = page.get_by_role("region", name="Table icd")
     icd.get_by_label("Whom its rows belong to").select_option("public")
     expect(icd.get_by_label("Column of the person")).to_be_hidden()

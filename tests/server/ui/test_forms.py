@@ -268,7 +268,7 @@ def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_p
         status, text = post("/datasets/visits/ask", **asked | {"truncation": odd, "epsilon": "1"})
         assert (status, "Nothing was spent" in text) == (422, True)
     status, text = post("/datasets/people/ask", **asked | {"truncation": "5", "epsilon": "0.1"})
-    assert (status, "no bound leaves any out" in text) == (422, True)
+    assert (status, "no bound drops rows" in text) == (422, True)
     assert spent(server, "visits") == before
 
 

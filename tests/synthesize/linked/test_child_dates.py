@@ -188,7 +188,7 @@ def test_the_first_date_orders_where_nothing_is_said() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"falling": True}, "dates rise"),
+        ({"falling": True}, "which must rise"),
         ({"final": ("end", "moved")}, "no such cell"),
         ({"final": ("day", "2023-01-01")}, "no such cell"),
     ],

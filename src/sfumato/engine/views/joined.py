@@ -173,7 +173,7 @@ class JoinedTables:
             if key in there and there[key].kind is not columns[column].kind:
                 raise TableError(
                     f"{table.name}.{column} is of type {columns[column].type} and {other.name}.{key} of type "
-                    f"{there[key].type}: equal keys would not be found equal; store both alike",
+                    f"{there[key].type}: equal keys would not match; store both with one type",
                     culprit=column,
                 )
 
@@ -244,8 +244,8 @@ class JoinedTables:
         rows, keys = self._distinct(table, key, relation)
         if int(rows) != int(keys):
             raise TableError(
-                f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row: "
-                f"mend the table, or write another key: COLUMN under tables.{table.name}",
+                f"{table.name}.{table.key} names several rows, so the owner of a row would be ambiguous; a key names "
+                f"one row: mend the table, or write another key: COLUMN under tables.{table.name}",
                 culprit=table.name,
             )
 

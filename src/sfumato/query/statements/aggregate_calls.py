@@ -53,8 +53,8 @@ def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own
             raise refuse(
                 text,
                 node,
-                "MODE(a), of a column or a level, is the only thing in a SELECT without GROUP BY, HAVING, ORDER BY and "
-                "LIMIT; otherwise count the rows of each value",
+                "MODE(a), of a column or a level, must be the only item of a SELECT without GROUP BY, HAVING, ORDER BY "
+                "and LIMIT; otherwise count the rows of each value",
             )
     return node
 

@@ -268,7 +268,7 @@ def _called(node: Any, given: Sequence[_Literal | None]) -> _Literal | None:  # 
     for name, value in zip(names, given, strict=False):
         is_size = numbers and name in sizes
         if is_size and (isinstance(value, str | bool) or not isinstance(value, int)):
-            raise QueryError("a number of letters stands here")
+            raise QueryError("this must be a number of letters")
         arguments.append(value if is_size else _text(value))
     if isinstance(node, exp.Trim):
         arguments = [str(node.args.get("position") or "").upper(), *arguments]

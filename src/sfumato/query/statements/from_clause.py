@@ -65,15 +65,15 @@ def refuse_inside(text: str, select: Any) -> None:  # noqa: ANN401
     from sqlglot import exp
 
     if not isinstance(select, exp.Select):
-        raise refuse(text, select, "UNION and the like are no part of the grammar")
+        raise refuse(text, select, "UNION, INTERSECT and EXCEPT are not supported")
     for clause, value in select.args.items():
         if value and clause in _OUTSIDE:
             at = value if isinstance(value, exp.Expression) and clause != "distinct" else select
             raise refuse(
-                text, at, f"{_OUTSIDE[clause]} inside looks at rows of other units; put it outside, after the noise"
+                text, at, f"{_OUTSIDE[clause]} inside uses rows of other units; put it outside, after the noise"
             )
         if value and clause not in _CLAUSES:
-            raise refuse(text, select, f"{clause.rstrip('_').upper()} is no part of a SELECT inside another")
+            raise refuse(text, select, f"{clause.rstrip('_').upper()} is not supported in a SELECT inside another")
 
 
 def unit_rows(
@@ -137,7 +137,7 @@ def _add_public_values(rows: UnitRows, node: Any) -> None:  # noqa: ANN401
         refuse_inside(rows.text, select)
         within, conditions = _joined_rows(rows.text, select, rows.schema, rows.known)
         if within.view.private:
-            raise refuse(rows.text, place, "a SELECT inside an expression looks at rows of other units")
+            raise refuse(rows.text, place, "a SELECT inside an expression uses rows of other units")
         _matched(within, conditions)
         if within.where is not None:
             within.filter(within.where)
@@ -159,11 +159,11 @@ def _joined_rows(
     known = _with_named(text, select.args.get("with_"), schema, known)
     source = select.args.get("from_")
     if source is None:
-        raise refuse(text, select, "say FROM which table")
+        raise refuse(text, select, "name a table after FROM")
     joins = select.args.get("joins") or []
     drafts = swap_right_join(source, joins, [_drafted(text, each.this, schema, known) for each in (source, *joins)])
     if len({part.alias.casefold() for part in drafts}) != len(drafts):
-        raise refuse(text, source, "two tables have one name; give one of them another by AS")
+        raise refuse(text, source, "two tables have the same name; rename one with AS")
     parts = _named_apart(text, select, schema, [each.this for each in (source, *joins)], drafts)
     rows = UnitRows(text, schema, [], parts[0].view, known)
     where = None if select.args.get("where") is None else select.args["where"].this
@@ -325,7 +325,7 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
 
     text, schema = rows.text, rows.schema
     if not isinstance(select, exp.Select):
-        raise refuse(text, select, "UNION and the like are no part of the grammar")
+        raise refuse(text, select, "UNION, INTERSECT and EXCEPT are not supported")
     within, item, conditions = _inner_rows(rows, select, node)
     correlated = [each for each in conditions if correlation(rows, within, each)]
     equal = [JoinCondition(each) for each in correlated if isinstance(each, exp.EQ)]
@@ -339,9 +339,11 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
     if unused or not tie.is_sound(rows, part):
         raise refuse(text, unused[0] if unused else node, untied(rows, within, node))
     if without and column is not None and not all(is_never_missing(rows, within, pair) for pair in tie.pairs):
-        raise refuse(text, node, "a missing key decides NOT IN; write NOT EXISTS (SELECT * ... WHERE key = other.key)")
+        raise refuse(
+            text, node, "NOT IN finds no row if a key is missing; write NOT EXISTS (SELECT * ... WHERE key = other.key)"
+        )
     if without and not tie.pairs and schema.units is None:
-        raise refuse(text, node, "units without rows are known where a table lists all: declare unit.table")
+        raise refuse(text, node, "units without rows are known only if a table lists all units: declare unit.table")
     rows.view = built(text, node, lambda: OfUnits(rows.view, within.view, without, tie.pairs, tuple(apart)))
 
 
@@ -352,14 +354,14 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     text, schema = rows.text, rows.schema
     exists = isinstance(node, exp.Exists)
     if not exists and len(select.expressions) != 1:
-        raise refuse(text, node, f"after IN stands a SELECT of one column, such as SELECT {schema.id} FROM ...")
+        raise refuse(text, node, f"IN needs a SELECT of one column, such as SELECT {schema.id} FROM ...")
     if select.args.get("group") is None and not has_aggregates(select):
         select.set("distinct", None)  # several matches count as one
         refuse_inside(text, select)
         within, conditions = _joined_rows(text, select, schema, rows.known, rows)
         return within, None if exists else select.expressions[0].unalias(), conditions
     if exists:
-        raise refuse(text, node, f"EXISTS asks for rows; of groups ask {schema.id} IN (SELECT {schema.id} ...)")
+        raise refuse(text, node, f"EXISTS needs rows; for groups ask {schema.id} IN (SELECT {schema.id} ...)")
     part = inner_part(text, node.args["query"], schema, rows.known)
     item = select.expressions[0]
     return UnitRows(text, schema, [part], part.view, rows.known), exp.column(item.alias or item.unalias().name), []
@@ -427,7 +429,7 @@ def _listed_rows(text: str, select: Any, schema: Schema, known: Mapping[str, Par
             continue
         name = (item.alias or (node.name if isinstance(node, exp.Column) else node.sql(dialect="duckdb"))).casefold()
         if name in names or name in keys or name in {unit.casefold() for unit in units}:
-            raise refuse(text, item, f"two columns of {alias} are called {name}; give one of them another name by AS")
+            raise refuse(text, item, f"two columns of {alias} are called {name}; rename one with AS")
         key = rows.key(node) if isinstance(node, exp.Column) else None
         keys |= {} if key is None else {name: key}
         if rows.is_unit(node):
@@ -476,7 +478,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
                 called[name.casefold()] = rows.attribute(node)
         else:
             if not name:
-                raise refuse(text, node, "name what is computed of a unit, by AS")
+                raise refuse(text, node, "name each value computed per unit with AS")
             values.append((name, unit_aggregate(rows, node)))
             nodes[name] = node
     condition = None if having is None else having_of_unit(rows, having.this, values, nodes)

@@ -47,7 +47,7 @@ COMPUTED_OF_ROW: Final = (
 )
 
 
-_NO_TEXT = "a number stands here; choose texts by CASE WHEN a = 1 THEN 'x' ELSE 'y' END"
+_NO_TEXT = "this must be a number; choose texts by CASE WHEN a = 1 THEN 'x' ELSE 'y' END"
 _OPERATORS = {"add": Operator.PLUS, "sub": Operator.MINUS, "mul": Operator.TIMES}
 
 
@@ -117,11 +117,13 @@ class RowNumbers:
         divisor = constant(node.expression)
         if divisor is None or not is_number(divisor):
             raise refuse(
-                self.text, node.expression, "whether a division fails would depend on the data; divide by a number"
+                self.text,
+                node.expression,
+                "a division by a column could fail, depending on the data; divide by a number",
             )
         value = number(self.text, divisor)
         if not value:
-            raise refuse(self.text, node.expression, "nothing is divided by zero")
+            raise refuse(self.text, node.expression, "division by zero is not possible")
         return value
 
     def _is_whole(self, value: Expression) -> bool:

@@ -119,7 +119,7 @@ class ExpressionReader:
         above, below = self.read(node.this), self.read(divisor)
         if isinstance(below, Linear) and not below.weights:
             if not below.constant:
-                raise refuse(self.text, node.expression, "nothing is divided by zero")
+                raise refuse(self.text, node.expression, "division by zero is not possible")
             return scaled(above, 1 / below.constant)
         return AnswerFunction(quotient, (above, below))
 

@@ -220,7 +220,7 @@ class _SelectReader:
         source = select.args.get("from_")
         table = None if source is None else source.this
         if table is None:
-            raise refuse(self.text, select, "say FROM which table")
+            raise refuse(self.text, select, "name a table after FROM")
         extra = [name for name, value in table.args.items() if value and name != "this"]
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or extra:
             raise refuse(self.text, table, "ask one table by its plain name")
@@ -230,7 +230,7 @@ class _SelectReader:
         keys = group_keys(self.text, select, lambda key: name_of(key, known) in known)
         names = tuple(map(self._group, keys))
         if len(set(names)) != len(names):
-            raise refuse(self.text, select.args["group"], "an attribute stands twice in GROUP BY")
+            raise refuse(self.text, select.args["group"], "an attribute is repeated in GROUP BY")
         return names
 
     def _columns(self, columns: Sequence[Any], by: tuple[str, ...]) -> SelectList:
@@ -247,7 +247,7 @@ class _SelectReader:
             elif (name := self._group(node)) in by:
                 selected.items.append(-1 - by.index(name))
             else:
-                raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+                raise refuse(self.text, node, "a plain attribute in SELECT must also be in GROUP BY")
         if not selected.aggregates:
             raise refuse(
                 self.text, columns[0] if columns else None, "a statement selects an aggregate, such as COUNT(*)"
@@ -269,7 +269,7 @@ class _SelectReader:
         named += [each.alias for each, item in zip(columns, selected.items, strict=False) if item in range(-len(by), 0)]
         named = [name for name in named if name]
         if len(set(named)) != len(named):
-            raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
+            raise refuse(self.text, columns[0], "two columns have the same name; rename one with AS")
         return selected
 
     def _add_ordering(self, selected: SelectList) -> str:
@@ -331,7 +331,7 @@ class _SelectReader:
         """Return the attribute that a node names, or one of the ``undeclared`` columns."""
         name = name_of(column, (*self.domain.names, *undeclared))
         if name is None:
-            raise refuse(self.text, column, "name an attribute, or a level of one; expressions cannot stand here")
+            raise refuse(self.text, column, "name an attribute or one of its levels; expressions are not allowed here")
         if name not in self.domain and name not in undeclared:
             try:
                 self.domain.index(name)
@@ -362,7 +362,7 @@ class _SelectReader:
         from sqlglot import exp
 
         if node.expressions:
-            raise refuse(self.text, node, "count one thing")
+            raise refuse(self.text, node, "COUNT takes one argument")
         unit = self.domain.unit.column
         match node.this:
             case exp.Star() | exp.Literal(is_string=False):

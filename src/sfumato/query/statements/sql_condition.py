@@ -203,12 +203,12 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
     part, of = (node.this, node.expression) if extracts else (node.args["unit"], node.this)
     name = name_of(of, domain.names)
     if name is None or name not in domain:
-        raise refuse(text, of, "name an attribute, or a level of one; expressions cannot stand here")
+        raise refuse(text, of, "name an attribute or one of its levels; expressions are not allowed here")
     attribute = domain[name]
     if not isinstance(attribute, Date | Timestamp):
-        raise refuse(text, of, f"{name!r} is no date; only of dates there are parts and periods")
+        raise refuse(text, of, f"{name!r} is no date; only dates have parts and periods")
     if node.args.get("zone"):
-        raise refuse(text, node, "the domain says in which zone the clock is read")
+        raise refuse(text, node, "the domain declares the time zone; leave AT TIME ZONE out")
     try:
         part_name = part.name.lower()
         return domain.grouping(
@@ -231,7 +231,7 @@ def read_condition(text: str, domain: Domain) -> Predicate:
     """
     tree = parsed(text, "condition, such as age >= 18")
     if type(tree).__name__ in ("Select", "Union", "Alias", "Command"):
-        raise refuse(text, tree, "a condition stands here, such as age >= 18")
+        raise refuse(text, tree, "this must be a condition, such as age >= 18")
     try:
         return condition(text, tree, domain).true
     except RecursionError:
@@ -345,7 +345,7 @@ def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
     """
     value = literal(text, node)
     if isinstance(value, bool) or not isinstance(value, Fraction):
-        raise refuse(text, node, "a number stands here")
+        raise refuse(text, node, "this must be a number")
     return value
 
 
@@ -477,7 +477,7 @@ def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401
 def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
     name = level_of(text, column, domain) or name_of(column, domain.names)
     if name is None:
-        raise refuse(text, column, "name an attribute, or a level of one; expressions cannot stand here")
+        raise refuse(text, column, "name an attribute or one of its levels; expressions are not allowed here")
     return name
 
 

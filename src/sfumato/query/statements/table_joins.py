@@ -277,7 +277,9 @@ def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[From
         node = links[0][0]
         names = listed(each.name for each in rows.schema if not each.public)
         advice = f"rows of units are in {names}; what is public alone needs no noise"
-        raise refuse(rows.text, node, f"begin FROM a private table: a public row belongs to no unit; {advice}")
+        raise refuse(
+            rows.text, node, f"start FROM with a private table, because a public row belongs to no unit; {advice}"
+        )
     remaining.remove(first)
     return first[1]
 
@@ -368,7 +370,7 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # n
         advice = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
         raise refuse(rows.text, join.this, f"{advice}; write JOIN or LEFT JOIN")
     if side == "RIGHT":
-        raise refuse(rows.text, join.this, "RIGHT JOIN stands before all other joins of FROM")
+        raise refuse(rows.text, join.this, "RIGHT JOIN must be the first join of FROM")
     reason = "FULL JOIN lists rows of two tables, and an answer counts the rows of one"
     raise refuse(rows.text, join.this, f"{reason}; LEFT JOIN keeps all rows of the table before it")
 

@@ -119,7 +119,7 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
         raise _with_remedy(error, text, schema) from None
     if isinstance(select, exp.SetOperation):
         raise _with_remedy(
-            refuse(text, select, "UNION and the like are no part of the grammar: each SELECT is a question of its own"),
+            refuse(text, select, "UNION, INTERSECT and EXCEPT are not supported: each SELECT is a question of its own"),
             text,
             schema,
         )

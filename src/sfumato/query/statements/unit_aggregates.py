@@ -45,7 +45,7 @@ def is_unit_key(rows: UnitRows, node: Any, name: str, by: tuple[str, ...]) -> bo
     if isinstance(node, exp.Column) and rows.has(node):
         attribute = rows.attribute(node)
         if attribute not in by:
-            raise refuse(rows.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+            raise refuse(rows.text, node, "a plain attribute in SELECT must also be in GROUP BY")
         return True
     held = {each.casefold() for each in by}
     return (name or node.name).casefold() in held or node.sql(dialect="duckdb").casefold() in held
@@ -85,12 +85,12 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
             pick = Pick.FIRST if isinstance(inner, exp.First) else Pick.LAST
             return Taken(pick, _attribute(rows, order.this), _attribute(rows, order.expressions[0].this))
         case exp.Window():
-            raise refuse(rows.text, node, "a window looks at rows of other units")
+            raise refuse(rows.text, node, "a window uses rows of other units")
         case exp.Query() | exp.Subquery():
-            raise refuse(rows.text, node, "a SELECT inside an expression looks at rows of other units")
+            raise refuse(rows.text, node, "a SELECT inside an expression uses rows of other units")
         case _:
             raise refuse(
-                rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
+                rows.text, node, "per unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
             )
 
 
@@ -114,7 +114,9 @@ def public_aggregate(rows: UnitRows, select: Any) -> tuple[PublicAggregate, str]
     kinds = {exp.Min: PublicAggregate.LEAST, exp.Max: PublicAggregate.GREATEST, exp.Avg: PublicAggregate.MEAN}
     item = select.expressions[0].unalias()
     if len(select.expressions) != 1 or type(item) not in kinds or select.args.get("group") is not None:
-        raise refuse(rows.text, item, "of a public table ask MIN, MAX or AVG of a number; compute with it outside")
+        raise refuse(
+            rows.text, item, "a SELECT of a public table gives MIN, MAX or AVG of a number; compute with it outside"
+        )
     return kinds[type(item)], _attribute(rows, item.this)
 
 
@@ -123,7 +125,7 @@ def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
     from sqlglot import exp
 
     if isinstance(node, exp.Distinct):
-        raise refuse(rows.text, node, "distinct values of a unit are no part of the grammar")
+        raise refuse(rows.text, node, "distinct values per unit are not supported")
     return str(rows.computed(node, None).name) if is_value(node) else rows.attribute(node)
 
 

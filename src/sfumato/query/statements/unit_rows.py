@@ -226,15 +226,15 @@ class UnitRows:
                 fresh.set("this", _column(self._present(column) or "", column))
                 return fresh
             case exp.Window():
-                raise refuse(self.text, node, "a window looks at rows of other units")
+                raise refuse(self.text, node, "a window uses rows of other units")
             case exp.Query() | exp.Subquery():
-                raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
+                raise refuse(self.text, node, "a SELECT inside an expression uses rows of other units")
             case exp.Exists() | exp.In() if isinstance(node, exp.Exists) or node.args.get("query") is not None:
                 given = "EXISTS" if isinstance(node, exp.Exists) else "a SELECT after IN"
                 reason = f"{given} stands by itself in WHERE, joined to other conditions by AND"
                 raise refuse(self.text, node, f"{reason}; of an OR, add the numbers of rows of two statements")
             case exp.Rand() | exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime():
-                raise refuse(self.text, node, "chance and the time of day are no part of a row")
+                raise refuse(self.text, node, "a row has no random numbers and no current time")
             case exp.Count(this=exp.Distinct(expressions=[column])) if self.is_unit(column):
                 return exp.Count(this=exp.Distinct(expressions=[_column(self.schema.id, column)]))
             case exp.Count(this=exp.Distinct()) | exp.Distinct():
@@ -320,9 +320,9 @@ class UnitRows:
                 branch = exp.If(this=node.this, true=node.args["true"])
                 return self._cases(exp.Case(ifs=[branch], default=node.args.get("false")))
             case exp.Window():
-                raise refuse(self.text, node, "a window looks at rows of other units")
+                raise refuse(self.text, node, "a window uses rows of other units")
             case exp.Query() | exp.Subquery():
-                raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
+                raise refuse(self.text, node, "a SELECT inside an expression uses rows of other units")
         texts = self._level_labels(node) or built(self.text, node, lambda: text_value(self, node))
         return built(self.text, node, lambda: self._numbers.expression(node)) if texts is None else texts
 
