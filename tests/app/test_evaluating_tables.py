@@ -92,4 +92,4 @@ def test_an_order_without_a_schema_is_refused(place: Path) -> None:
     _, err = sfumato("evaluate", "a.csv", "b.csv", "--order", "a=b", cwd=place, code=2)
     assert "needs --schema" in err
     _, err = sfumato("evaluate", "a.csv", "b.csv", cwd=place, code=2)
-    assert "b.csv does not carry the domain of its table" in err
+    assert "a.csv" in err

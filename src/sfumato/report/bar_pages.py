@@ -83,8 +83,13 @@ def draw_answer(answer: Answer) -> HtmlPage:
     numbers: ShownTable = tuple(answer.slice_groups(slice(_MOST_ROWS)).rows)
     page = Page(
         title="Answer",
+        kicker="Noisy answer \N{MIDDLE DOT} release report",
+        lead=(
+            f"Each bar is an estimate. Its line holds the exact answer{answer.table_phrase} with a probability of "
+            f"{percent(float(answer.confidence))}. {shown_to(answer.guarantee)}"
+        ),
         terms=answer.terms(),
-        notes=(shown_to(answer.guarantee), *answer.notes),
+        notes=answer.notes,
         sections=(bar_section("Answers", _answer_bars(answer)),),
         details={"Numbers": numbers},
     )

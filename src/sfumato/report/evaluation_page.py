@@ -11,7 +11,7 @@ from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, without_exact_shares
 from sfumato.evaluate.utility.scorecard import rescaled
-from sfumato.evaluate.verdicts import THRESHOLD_SET, judged
+from sfumato.evaluate.verdicts import THRESHOLD_SET, judged, worst
 from sfumato.ledger import Account, Entry, Kind
 from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.report.page import Page, Row, ShownTable, unchecked
@@ -32,6 +32,7 @@ from sfumato.report.utility_pictures import (
 from sfumato.vault.release import cost
 
 _DIGITS = 4
+_MOST_LEADING = 4  # releases that the first sentence judges
 _INTERNAL = (
     "Internal: this page contains exact counts of the protected table, as shares. "
     "It must not leave the steward's hands."
@@ -75,6 +76,8 @@ def evaluation_page(
     risk = {"What attacks achieved": _risk(results)} if attacked else {}
     return Page(
         title=title,
+        kicker="Evaluation \N{MIDDLE DOT} for the owner of the table",
+        lead=_lead(results),
         warning=_INTERNAL if internal else "",
         notes=_notes(domain, internal=internal, attacked=attacked),
         overview=verdicts | risk,
@@ -85,6 +88,17 @@ def evaluation_page(
         plots=pictures,
         digits=_DIGITS,
     )
+
+
+def _lead(results: Sequence[EvaluationResult]) -> str:
+    """Return the worst verdicts on the accuracy and on the risk of each release, of at most four."""
+    parts = []
+    for name, judgements in list(judged(results).items())[:_MOST_LEADING]:
+        scores = [each for each in judgements if not each.is_risk]
+        attacks = [each for each in judgements if each.is_risk]
+        risk = worst(attacks).value.lower() if attacks else "not evaluated"
+        parts.append(f"{name}: weakest accuracy {worst(scores).value.lower()}, risk {risk}.")
+    return " ".join(parts)
 
 
 def _notes(domain: Domain, *, internal: bool, attacked: bool) -> tuple[str, ...]:

@@ -295,10 +295,10 @@ def linked_release_page(
             details[f"{part['name']}: values of {column['name']}"] = _values(column)
     return Page(
         title=title,
-        warning=str(book["notice"]),
+        kicker="Synthetic linked tables \N{MIDDLE DOT} release report",
+        lead=f"{str(book['notice']).capitalize()}. {shown_to(str(book['guarantee']['text']))}",
         terms=dict(family_facts(book)) | described,
         notes=(
-            shown_to(str(book["guarantee"]["text"])),
             UNITS_TEXT,
             *(f"{part['name']} has {part['says']}." for part in book["parts"]),
             *map(str, book["notes"]),

@@ -27,6 +27,7 @@ from sfumato.app.cli.output import (
     refuse_clashes,
     working,
 )
+from sfumato.app.help_pages import HelpPage, help_page
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
@@ -75,7 +76,14 @@ class EvaluateOptions:
 
     real: RealArgument
     releases: ReleasesArgument
-    domain: OneDomainOption = None
+    domain: Annotated[
+        Path | None,
+        typer.Option(
+            "--domain",
+            help="Accepted description of the table, a YAML file. Default: the one that the release carries, or else "
+            "the file next to the table.",
+        ),
+    ] = None
     rows_of: ViewOptions
     holdout: Annotated[
         str | None,
@@ -126,15 +134,15 @@ class EvaluateOptions:
 
         try:
             return _with_note(read_release(self.releases[0]).model.domain)
-        except InputError as error:
-            raise InputError(
-                f"{self.releases[0].name} does not carry the domain of its table ({error}); name the accepted domain "
-                "by --domain, or the schema of linked tables by --schema"
-            ) from None
+        except InputError:
+            return _described(domain_or_schema(None, None, self.real), viewed)
 
 
+@help_page(HelpPage(sections={"Main options": "domain holdout claim out target"}))
 def evaluate(given: EvaluateOptions) -> None:
     """Score and attack releases, and give a verdict on each question.
+
+    Example: sfumato evaluate people.csv synthetic.parquet
 
     A synthetic file carries its claim and its domain, so that the two files are enough: fidelity is judged. With
     --holdout, attacks and learners are judged too. --out writes a page with pictures that works offline.
@@ -269,7 +277,7 @@ def attack(
     from sfumato.evaluate.release_files import submissions
 
     viewed = rows_of.read()
-    described = _described(domain_or_schema(domain, rows_of.schema), viewed)
+    described = _described(domain_or_schema(domain, rows_of.schema, real), viewed)
     with working("Reading the releases"):
         submitted = submissions(releases, claim or [], hierarchy or [], described)
     _mention(submitted)

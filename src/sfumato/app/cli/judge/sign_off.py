@@ -9,12 +9,16 @@ import typer
 
 from sfumato.app.cli.options import DatasetOption, JsonOption, OverwriteOption
 from sfumato.app.cli.output import print_message, refuse_clashes, result
+from sfumato.app.help_pages import HelpPage, help_page
 from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.report.sign_off.sign_off_page import SignOff
 
 
+@help_page(
+    HelpPage(usage="--html FILE", sections={"Main options": "html ledger evaluation table to purpose by public"})
+)
 def sign_off(
     file: Annotated[
         Path,
@@ -44,6 +48,8 @@ def sign_off(
     as_json: JsonOption = False,
 ) -> None:
     """Write the sign-off page of a release: one A4 page for a privacy officer.
+
+    Example: sfumato sign-off synthetic.parquet --ledger people.ledger --html sign-off.html
 
     FILE is what you give away: synthetic rows, an anonymized table, a folder of linked tables, or the output of
     'sfumato query --json'. For a ledger, the page is about all its answers. With --ledger the page is checked against
