@@ -64,14 +64,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:  # noqa: ANN401  (mkdocs' own)
-    """List the generated pages at the end of the page that introduces them.
+    """List the generated pages, or the routes of the server, at the end of the page that introduces them.
 
     The fence of a stored output states its noise, which Markdown does not know.
     """
     markdown = re.sub(r"^```output .*$", "```text", markdown, flags=re.MULTILINE)
-    if page.file.src_uri == COMMANDS:
-        return f"{markdown}\n{command_list()}"
-    return f"{markdown}\n{family_list()}" if page.file.src_uri == PYTHON else markdown
+    lists = {COMMANDS: command_list, PYTHON: family_list, HTTP: route_list}
+    return f"{markdown}\n{lists[page.file.src_uri]()}" if page.file.src_uri in lists else markdown
 
 
 def on_page_content(html: str, **_: object) -> str:

@@ -273,6 +273,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert unread == [], "a fence that Markdown does not read is shown as text"
     reference = (tmp_path / "reference" / "python" / "sfumato-synthesize" / "index.html").read_text(encoding="utf-8")
     assert 'id="sfumato.synthesize.auto.auto"' in reference
+    assert "POST /v1/datasets" in (tmp_path / "reference" / "http" / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
