@@ -21,7 +21,7 @@ from mkdocs.structure.files import File, Files
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sfumato.app.cli.main import app
+from sfumato.app.cli.main import GROUPS, app
 from sfumato_server.application import create
 from sfumato_server.service import Service
 
@@ -104,9 +104,10 @@ def _context(command: Any, path: str) -> Any:  # noqa: ANN401
 
 
 def command_list() -> str:
-    """Return a table of the commands."""
-    rows = "\n".join(f"| [`{name}`](cli/{name}.md) | {_cell(_help(command)[0])} |" for name, command in top_commands())
-    return f"## Commands\n\n| command | purpose |\n| --- | --- |\n{rows}\n"
+    """Return a table of the commands, by the groups of ``sfumato --help``."""
+    rows = {name: f"| [`{name}`](cli/{name}.md) | {_cell(_help(command)[0])} |" for name, command in top_commands()}
+    groups = (f"| **{group}** | |\n" + "\n".join(rows[name] for name in names) for group, names in GROUPS.items())
+    return "## Commands\n\n| command | purpose |\n| --- | --- |\n" + "\n".join(groups) + "\n"
 
 
 def command_page(command: Any, name: str) -> str:  # noqa: ANN401
