@@ -259,7 +259,7 @@ def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) 
         )
 
 
-# --- what a draft sees of a file -------------------------------------------------------------------------------------
+# --- the format of a file, detected----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

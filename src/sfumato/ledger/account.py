@@ -108,7 +108,7 @@ class Account:
         left = self.share_left
         if left is None:
             return table
-        drawing = import_module("sfumato.report.drawing")  # by name, because pages stand above the ledger
+        drawing = import_module("sfumato.report.drawing")  # by name, because pages import the ledger
         bar = drawing.budget_bar(drawing.BudgetShares(float(1 - left), 0.0, 0.0, float(left)))
         return f'<div style="max-width:380px">{bar}</div>{table}'
 

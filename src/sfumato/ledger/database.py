@@ -236,7 +236,7 @@ class Database(Protocol):
 
 
 class Sqlite:
-    """A file; ``creates`` says whether connecting may make it."""
+    """A SQLite file; ``creates`` is true if connecting may create it."""
 
     name = "sqlite"
     driver = sqlite3

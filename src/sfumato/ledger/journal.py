@@ -6,7 +6,7 @@ entries.  Its row holds the number of entries at that time, and its ``place`` co
 from the rows.
 
 The column ``found`` of an answer is null.  A ledger from before the chain has a time there: its answers were bound to
-the chain at that time, so nobody can tell whether they had been changed before.
+the chain at that time, so earlier changes to them cannot be detected.
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class Ledger:
         if self._opened is None:
             self._refuse_beyond(first.charge)
             self.open(unit=first.unit, create=self._create)
-        if (undeclared := self._undeclared) is not None:  # read once: another thread may declare it meanwhile
+        if (undeclared := self._undeclared) is not None:  # read once: another thread may declare it in the meantime
             (content, new), by = undeclared, system_user()
             self.declare_version(content, by=by, new=new, most=int(self.version), first=first)
             self._undeclared = None  # later releases are of the version that the first one declared
@@ -243,7 +243,7 @@ class Ledger:
             event: the release.  Its charge is None if it has no differential privacy; any other charge needs a unit.
             noise_drawn: true if the caller has drawn noise for the release.
             retry_key: chosen by the caller, the same for all attempts at one request.
-            admission: looks at more than the budget in the transaction that charges, and raises a
+            admission: a further condition in the transaction that charges; it raises a
                 :class:`SfumatoError` if it does not admit the release.
 
         Raises:

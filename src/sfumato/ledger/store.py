@@ -194,7 +194,7 @@ class Store:
         """Refuse a file that has another name (a hard link): SQLite has a log, and locks, for each name.
 
         Raises:
-            LedgerError: says so.
+            LedgerError: the file has a second name.
         """
         if file.is_dir():
             raise NoLedgerError(f"the ledger {self.place} is a folder; name a file in it", culprit=self.place)

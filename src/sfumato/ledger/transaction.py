@@ -109,7 +109,7 @@ class Transaction:
 
     Attributes:
         name: the name of the dataset.
-        founded: the secret of the dataset, which no other dataset has, whatever its name.
+        founded: the secret of the dataset, which is unique for any name.
         unit: the unit of all charges; None in an old ledger before its next release.
         version: the number of the last declared version of the data; 0 before the first.
         version_digest: the digest of its content under the ledger's secret; None before the first.
@@ -293,7 +293,7 @@ class Transaction:
         self._new_actions.append((Change(ActionKind.CAP, self.name, former, new), by))  # written after all other locks
 
     def set_first_cap(self, cap: Loss) -> None:
-        """Set the cap of an analyst who has no account.  If several are set at the same time, the first one stands."""
+        """Set the cap of an analyst who has no account.  Of several set at the same time, the first one applies."""
         if not self.knows_analyst:
             self._enter_cap(cap)
 

@@ -62,7 +62,7 @@ class ScoreMechanism(ABC):
 
     @cached_property
     def charge(self) -> Charge:
-        """The cost of one choice in every measure."""
+        """The charge of one choice in every measure."""
         return Charge(self.epsilon.value, self.epsilon.value**2 / self.squares_a_rho, Fraction(0))
 
     @cached_property

@@ -58,7 +58,7 @@ class StabilityThreshold:
 
     @property
     def charge(self) -> Charge:
-        """The cost of one release in every measure."""
+        """The charge of one release in every measure."""
         pure = self.noise.loss(self.keys_per_unit).value
         return Charge(pure, pure**2 / 2, self.delta)
 

@@ -142,8 +142,8 @@ def linear_regression(
         inputs: the same, each once; a constant is added.
         confidence: the confidence of each interval, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
-        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
-            unit of the vault's domain.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``: the total loss of the release, for the unit of
+            the vault's domain.
 
     Raises:
         QueryError, DomainError: a variable that is neither, that may be missing, or that is named twice; nothing was

@@ -1,9 +1,9 @@
 """Contributions of one unit to an answer: its rows, its rows in one cell and its cells; and their sensitivities.
 
-A unit is bounded by rows, and by groups (:class:`sfumato.domain.unit.GroupBound`).  A question has cells and a
+A unit is bounded by rows, and by groups (:class:`sfumato.domain.unit.GroupBound`).  A query has cells and a
 condition.  Bounds, cells and condition are maps of the same public codes, so all of this is public.
 
-The rows of a unit that meet a condition lie in disjoint cells of a question.  Adding or removing the unit changes
+The rows of a unit that meet a condition lie in disjoint cells of a query.  Adding or removing the unit changes
 each cell by x >= 0, at most ``in_a_cell`` (m), and all cells together by at most ``rows`` (R).
 
 A convex function is largest at a vertex of these bounds: in as many full cells as possible, and one cell with the
@@ -48,7 +48,7 @@ class CellBound:
 
 @dataclass(frozen=True)
 class Contribution:
-    """The rows of a unit that meet a condition: ``rows`` in all, ``in_a_cell`` of the question, in ``cells`` cells.
+    """The rows of a unit that meet a condition: ``rows`` in all, ``in_a_cell`` of the query, in ``cells`` cells.
 
     >>> Contribution(rows=6, in_a_cell=2, cells=4).counts()
     (6, 12)

@@ -40,13 +40,13 @@ WRITTEN = 64  # codes of a coarsening, or edges of bins, that the journal lists 
 
 
 class Measurable(ABC):
-    """A question with integers as its answer, and all that its private answer needs."""
+    """A question with an integer answer, and everything that its private answer needs."""
 
     def sensitivity(self, domain: Domain) -> tuple[int, int]:
         """Return L1 and squared L2 sensitivity for adding or removing one unit: noise is scaled to these alone.
 
         Raises:
-            DomainError, QueryError, SizeError: as :meth:`check` says.
+            DomainError, QueryError, SizeError: see :meth:`check`.
         """
         self.check(domain)
         return self._sensitivity(domain)
@@ -79,7 +79,7 @@ class Measurable(ABC):
 
 
 class ExactTable(Measurable):
-    """A question that is answered by a table of its own: numbers for each cell of ``axes``, flat in C order.
+    """A question with a table of its own: numbers for each cell of ``axes``, flat in C order.
 
     Attributes:
         where: the condition on its rows; None: all rows.

@@ -4,7 +4,7 @@ Exact answers come from tables that are cached between releases: one pass over t
 
 A table without a filter, over a few attributes, answers every question about them.  The table of a question follows
 from the declared domain and the question alone.  The cached tables follow from earlier questions alone.  So the cache
-tells nothing about the rows.  The tables belong to one encoded table, which never changes: changed rows are encoded
+reveals nothing about the rows.  The tables belong to one encoded table, which never changes: changed rows are encoded
 again under a new version.
 """
 
@@ -75,7 +75,7 @@ class PrivacyFilter:
         """Spend ``charge``, before the data is touched.
 
         Raises:
-            BudgetError: it would exceed what was reserved; nothing is spent.
+            BudgetError: it would exceed the reserved charge; nothing is spent.
         """
         with self._lock:
             self._spend(charge)
@@ -227,7 +227,7 @@ class PreparedQueries:
 def noises(
     domain: Domain, questions: Sequence[Measurable], loss: Loss, shares: Sequence[Fraction] | None
 ) -> tuple[Noise, ...]:
-    """Return the noise of each question, scaled to its sensitivity and share; together they cost at most ``loss``.
+    """Return the noise of each question, scaled to its sensitivity and share, for at most ``loss`` together.
 
     Raises:
         DomainError, QueryError: no question, or one that does not fit the domain.

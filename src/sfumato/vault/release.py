@@ -1,4 +1,4 @@
-"""The statement of a release, its guarantee and cost in words, and released rows."""
+"""The statement of a release, its guarantee and privacy loss in words, and released rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
 
 
 def cost(charge: Charge | None) -> str:
-    """Return the cost of a release in words."""
+    """Return the privacy loss of a release in words."""
     if charge is None:
         return "nothing that an accountant can count: no DP guarantee"
     parts = [
@@ -60,7 +60,7 @@ def charged_text(charge: Charge | None, *, dataset: bool, analyst: bool) -> str:
 
 
 def entry_cost(entry: Entry) -> str:
-    """Return the cost of an entry to the dataset in words; these costs add up to its spent loss."""
+    """Return the loss that an entry charged to the dataset, in words; these losses add up to its spent loss."""
     match entry.kind:
         case Kind.RELEASE:
             return cost(entry.charge)
@@ -285,9 +285,9 @@ class RowBlocks(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class ReleasedRows(Tabular):
-    """A released table: it has rows and columns, and polars, pandas, DuckDB and Arrow read it as it is.
+    """A released table: it has rows and columns, and polars, pandas, DuckDB and Arrow read it directly.
 
-    Files are written whole or not at all, and never over one that exists unless asked.
+    A file is written completely or not at all.  An existing file is replaced only on request.
     """
 
     made: pa.Table | RowBlocks
@@ -311,7 +311,7 @@ class ReleasedRows(Tabular):
         return self.table.column(column)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the rows for whatever reads the Arrow stream interface."""
+        """Return the rows through the Arrow stream interface."""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -355,7 +355,7 @@ TableWriter = Callable[["Iterator[pa.Table]", Path], None]
 
 
 def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
-    """Check that ``path`` can be written, before anything is spent, and say how.
+    """Return the writer for ``path`` after a check that the file can be written, before anything is spent.
 
     Raises:
         InputError: an unknown ending, a folder that does not exist, or a file that does.
@@ -386,7 +386,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 def refuse_occupied_path(path: str | Path, *, overwrite: bool) -> None:
-    """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
+    """Refuse a path whose folder does not exist, or an existing file without ``overwrite``.
 
     Raises:
         InputError: no such folder, no name that a file can have, or the file exists and ``overwrite`` is not set.
@@ -410,7 +410,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary file next to ``path``, then move it there in one step.
 
     Raises:
-        SfumatoError: the disk is full or the like; nothing is left behind.
+        SfumatoError: for example, the disk is full; no file remains.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -427,20 +427,20 @@ def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
 
 
 def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
-    """Write a text file whole or not at all.
+    """Write a text file completely or not at all.
 
     Raises:
-        InputError: as :func:`refuse_occupied_path` says.
+        InputError: see :func:`refuse_occupied_path`.
     """
     refuse_occupied_path(path, overwrite=overwrite)
     write_atomically(path, lambda partial: _text(partial, text))
 
 
 def rewrite_text(path: str | Path, text: str) -> None:
-    """Replace the content of a text file whole or not at all; a link to it and its permissions stay.
+    """Replace the content of a text file completely or not at all; a link to it and its permissions stay.
 
     Raises:
-        SfumatoError: as :func:`write_atomically` says.
+        SfumatoError: see :func:`write_atomically`.
     """
     target = Path(path).resolve()
     mode = stat.S_IMODE(target.stat().st_mode)

@@ -55,7 +55,7 @@ class Scores(ABC):
         """Return the largest change of any one score by one unit.
 
         Raises:
-            DomainError, QueryError, SizeError: as :meth:`check` says.
+            DomainError, QueryError, SizeError: see :meth:`check`.
         """
         self.check(domain)
         return self._sensitivity(domain)

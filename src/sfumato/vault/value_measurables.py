@@ -101,10 +101,10 @@ class Sum(ExactTable):
 class Moments(ExactTable):
     """The sums in each cell of ``by`` for a mean (``degree`` 1) or a variance (2) of a value.
 
-    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
-    adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
-    negative and sum to K^degree, so that is what a row adds, in L1, to all of a cell's sums together, and no
-    more in L2.  ``degree + 1`` integers a cell, flat in C order.
+    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value adds the
+    terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never negative and sum to
+    K^degree.  So a row adds K^degree in L1 to all of a cell's sums together, and no more in L2.  There are ``degree +
+    1`` integers per cell, flat in C order.
     """
 
     value: str
@@ -188,14 +188,14 @@ class Positions(Measurable):
     """Sums of the distances of values from the middles of their cells, weighted by cell, over the rows of each part.
 
     With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)`` to the sum of the
-    part that c is in, where low_c and high_c are what the bounds of the cell round to; a row without a number adds
+    part that contains c.  Here low_c and high_c are the rounded bounds of the cell; a row without a number adds
     nothing.
 
     Neighbors: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
-    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  A rounded float v may
-    lie one step outside: the width counts two steps more.  A row is in one cell and so in one part, whatever their
-    number.  A unit of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is that of the
-    noise which is scaled to it, as of every measurable question.
+    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  A rounded float v may lie one step
+    outside: the width counts two steps more.  A row is in one cell and so in one part, for any number of parts.  A unit
+    of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is the loss of the noise scaled
+    to this sensitivity, as for every measurable question.
 
     Args:
         value: an attribute of numbers.

@@ -199,16 +199,16 @@ class Vault:
         and the dataset is not charged.  An analyst who did not get it before is charged to their own cap.
 
         If ``run`` raises before noise is drawn, the charge stands.  The next equal request runs the method under that
-        charge, and costs nothing more.  If ``run`` raises after noise was drawn, the release is closed as failed.
+        charge, without another one.  If ``run`` raises after noise was drawn, the release is closed as failed.
         The next equal request is a new release with a new charge.
 
         Args:
             request: the identity of the release.
-            loss: the loss that the guarantee states.  It is a :class:`Charge` if the mechanism has a cost that no
-                single measure states, such as a stability threshold.
+            loss: the loss that the guarantee states.  It is a :class:`Charge` if no single measure states the
+                mechanism's loss, such as for a stability threshold.
             run: the method.
             charge: the charge to reserve; by default, the charge of ``loss``.  It is smaller than that if the
-                mechanisms of ``run`` cost less in some measure, such as the rho of a selection.
+                mechanisms of ``run`` have less loss in some measure, such as the rho of a selection.
             retry_key: the same text for all attempts at one request.
 
         Raises:
@@ -221,7 +221,7 @@ class Vault:
             InputError: a parameter is no JSON value; or a name or the statement is not printable text.
             EngineError: the rows changed since they were encoded, and nothing was charged; or the engine failed in
                 ``run``, and the charge stands.
-            LedgerError: the ledger was moved, was changed or failed; or the release was closed as failed meanwhile.
+            LedgerError: the ledger was moved, changed or failed; or the release was closed as failed in the meantime.
             SfumatoError: any other error of ``run`` or of the admission.
         """
         charge = charge or loss.charge
@@ -340,7 +340,7 @@ class Vault:
         return stored_marginals(self.domain, answers, self.view)
 
     def _refuse_answered(self, question: Question) -> None:
-        """Refuse a question, before it is charged, whose stored answer the analyst may not be shown."""
+        """Refuse a request, before it is charged, if the analyst may not see its stored answer."""
         method = (question.family, question.method)
         for answer in self.ledger.answers([method], question.dataset_version, analyst=None):
             if answer.question.parameters == question.parameters:
@@ -454,9 +454,9 @@ def stored_marginals(
 ) -> tuple[StoredMarginal, ...]:
     """Return the marginals without a condition among stored answers about the rows of a table, or of a view.
 
-    A stored answer is public to the analysts it was shown to.  Computing with it is post-processing, and costs the
-    dataset nothing.  A view may have the domain of its table and other rows, so its answers are not the table's.
-    Answers that cannot be read are left out.
+    A stored answer is public to the analysts who received it.  Computing with it is post-processing, without a charge
+    to the dataset.  A view may have the domain of its table and other rows, so its answers are not the table's.
+    Unreadable answers are omitted.
     """
     marginals: list[StoredMarginal] = []
     rows = (domain.hash, None if view is None else view.hash)

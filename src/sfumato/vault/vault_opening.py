@@ -69,7 +69,7 @@ def declared(journal: Ledger, content: Content, *, new: bool) -> str:
     """Declare the content of tables in a ledger that was just opened, and close the ledger if that is refused.
 
     Returns:
-        The version, as questions carry it.
+        The version for requests.
 
     Raises:
         VersionError: the content differs from that of the last version, and ``new`` is not set.
@@ -89,7 +89,7 @@ def open_vault_later(
     analyst: str | None = None,
     new_version: bool = False,
 ) -> Vault:
-    """Open a protected table whose ledger is opened by its first release, and made then if need be.
+    """Open a protected table whose ledger is opened by its first release, and created then if necessary.
 
     Raises:
         VersionError: the table differs from the last version, and ``new_version`` is not set.

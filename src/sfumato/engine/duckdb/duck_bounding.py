@@ -25,7 +25,7 @@ _Mask = NDArray[np.bool_]
 _Words = NDArray[np.uint64]  # two words per row from a digest's hexadecimal digits: they compare like the text
 
 BUCKET_ROWS = 1_000_000  # rows per bucket, of whole units: about 100 MB of arrays
-_SPREAD = 16  # largest range per row for which each value has an entry of an array
+_SPREAD = 16  # largest range per row if each value has an array entry
 
 
 def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # noqa: ANN401 - a duckdb connection

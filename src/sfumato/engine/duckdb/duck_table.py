@@ -393,7 +393,7 @@ class DuckStore:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
 
     def _of_one_state(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches; refuse at the end if their files were written meanwhile."""
+        """Yield the same batches; refuse at the end if their files changed in the meantime."""
         yield from batches
         self.ready()
 

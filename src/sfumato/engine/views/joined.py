@@ -32,7 +32,7 @@ from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import EngineError, InputError, TableError
 
 _VIEWS = 8  # cached views per table
-_SPREAD = 32  # largest range per row for which each key has a bit
+_SPREAD = 32  # largest range per row if each key has a bit
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
 
 

@@ -208,7 +208,7 @@ class UnitRows:
         lowered = self.lowered(node)
         return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain))
 
-    # --- what is computed of a row ------------------------------------------------------------------------------------
+    # --- values computed from a row -----------------------------------------------------------------------------------
 
     def lowered(self, node: Any) -> Any:  # noqa: ANN401, C901 - one case a kind
         """Return a node over attributes of the view; expressions become computed columns."""
