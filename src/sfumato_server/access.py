@@ -277,7 +277,7 @@ class RateLimiter:
             "too-many-requests",
             "Too many requests",
             429,
-            f"this is more than the server takes at a time; come again in {wait} s",
+            f"the key or address sent more requests than the server takes; try again in {wait} s",
             after=wait,
         )
 

@@ -160,7 +160,7 @@ _BY_HTTPTOOLS = AutoHTTPProtocol.__module__.endswith(".httptools_impl")
 class _BoundedHttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
     """HTTP with time limits for slow clients, which sends each reply at once.
 
-    The workers share a socket for which asyncio does not set TCP_NODELAY.  Without it, a reply in two writes waits for
+    The workers share a socket, and asyncio does not set its TCP_NODELAY.  Without it, a reply in two writes waits for
     a delayed acknowledgement: 40 ms.
 
     A request has to arrive in full within the time of :func:`_arrival_seconds`.  The time starts with the connection or

@@ -54,6 +54,7 @@ class OpenIdSettings(StrictModel):
         roles_claim: the claim with a person's roles or groups; dots lead into objects.
         stewards: the roles that make a steward.
         analysts: the roles that make an analyst; ``*`` for every user of the provider.
+        officers: the roles that make a privacy officer, unless the person is a steward.
         names_of_keys: whether a person with the name of a key is the holder of that key.
         ca_file: PEM certificates of the only trusted authorities; None for those of httpx.
         proxy: ``http://[USER:PASSWORD@]HOST:PORT``, the proxy to the provider; None for none.
@@ -67,6 +68,7 @@ class OpenIdSettings(StrictModel):
     roles_claim: str
     stewards: list[str]
     analysts: list[str]
+    officers: list[str] = Field(default=[])
     names_of_keys: bool = False
     ca_file: str | None = None
     proxy: str | None = None
@@ -111,6 +113,8 @@ class OpenIdSettings(StrictModel):
         names = {role for role in listed if isinstance(role, str)}
         if names & set(self.stewards):
             return Scope.STEWARD
+        if names & set(self.officers):
+            return Scope.OFFICER
         return Scope.ANALYST if EVERYBODY in self.analysts or names & set(self.analysts) else None
 
 
@@ -207,8 +211,8 @@ class Provider:
                 "group-overage",
                 "The provider did not list your groups",
                 403,
-                "you are in more groups than it puts into a token, so your role is not known; whoever runs the server "
-                "has the provider send only the groups that are assigned to this server, or roles of it",
+                "you are in more groups than it puts into a token, so your role is not known; ask the operator "
+                "of the server to have the provider send only the groups of this server, or roles",
             )
         if roles is None:
             log("roles missing", name=name, claim=path)  # for the operator, who may have misspelled the claim
@@ -216,7 +220,7 @@ class Provider:
         if scope is None:
             _login_refusal("no-role", name)
             raise RefusalError(
-                "no-role", "You have no role here", 403, "whoever runs the server names the roles that may enter"
+                "no-role", "You have no role here", 403, "the operator of the server names the roles that may sign in"
             )
         return scope
 
@@ -422,7 +426,10 @@ def _overflows(claims: Mapping[str, Any], path: str) -> bool:
 def _login_refusal(reason: str, name: str | None = None) -> RefusalError:
     log("login refused", reason=reason, name=name)
     return RefusalError(
-        "login-refused", "The login was refused", 403, "begin anew; whoever runs the server finds why in its log"
+        "login-refused",
+        "The login was refused",
+        403,
+        "sign in again; the operator of the server finds the reason in its log",
     )
 
 
@@ -432,5 +439,5 @@ def _unavailable(reason: str) -> RefusalError:
         "provider-unavailable",
         "The provider of identities does not answer",
         503,
-        "try again later, or enter with a key",
+        "try again later, or sign in with a key",
     )

@@ -173,9 +173,9 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
         RetryKeyError,
         ("idempotency-key-reused", "This Idempotency-Key stands for another request", 409, False, False),
     ),
-    (InputError, ("request-refused", "The request makes no sense", 422, True, False)),
-    (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
-    (BrokenLedgerError, ("ledger-broken", "The ledger was changed by other hands", 500, False, False)),
+    (InputError, ("request-refused", "The request is refused", 422, True, False)),
+    (InfeasibleError, ("infeasible", "No result meets the requirements", 422, True, False)),
+    (BrokenLedgerError, ("ledger-broken", "Another program changed the ledger", 500, False, False)),
     (MovedLedgerError, ("ledger-moved", "The ledger was moved, replaced or set back", 503, False, False)),
     (VersionError, ("version-declared", "Another version of the data was declared", 503, False, False)),
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
@@ -188,13 +188,13 @@ _CHARGE_STANDS = (
 _FIXED_DETAILS = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
-    "ledger-moved": "Nothing is charged until the operator of the server has put the ledger back.",
-    "version-declared": "Nothing was charged. Ask the same question again: it is then about that version.",
-    "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
-    "nothing was charged. Its steward can find what was changed by verifying the ledger.",
+    "ledger-moved": "Nothing is charged until the operator of the server restores the ledger.",
+    "version-declared": "Nothing was charged. Ask the same question again, for an answer from the new version.",
+    "ledger-broken": "The stored answer does not match the ledger's hashes, so it is not sent. "
+    "Nothing was charged. A steward can verify the ledger to find what was changed.",
     "data-unavailable": _CHARGE_STANDS,
-    "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
-    "internal": f"Something failed inside. {_CHARGE_STANDS}",
+    "table-unusable": "The table cannot be read, or does not fit its domain. A steward can see why.",
+    "internal": f"The server failed. Ask its operator. {_CHARGE_STANDS}",
 }
 
 
@@ -346,7 +346,7 @@ _MEANINGS = {
     413: "A body that is too large",
     422: "A request, question or loss that is refused",
     429: "Too many requests, large questions or bytes of a key, or releases of yours that are not done yet; "
-    "Retry-After says when to come again",
+    "Retry-After says when to try again",
     500: "The server failed",
     503: "The dataset is paused, the server is busy, or the ledger or the data cannot be reached now",
 }

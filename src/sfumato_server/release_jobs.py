@@ -102,7 +102,7 @@ def rows(job_id: str, key: Anyone, service: CurrentService, form: Form = "csv") 
     job = _owned(service, job_id, key)
     file = service.registry.jobs.rows(job.id) if job.state is State.DONE else None
     if file is None:
-        raise RefusalError("not-ready", "The release is not ready", 409, "ask for its state first")
+        raise RefusalError("not-ready", "The release is not ready", 409, "wait until its state is done")
     if file.startswith(_ZIP):
         return Response(file if form == "parquet" else tables_as_csv(file), media_type="application/zip")
     if not file.startswith(_PARQUET):  # an earlier version stored CSV

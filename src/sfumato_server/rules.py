@@ -424,16 +424,16 @@ class Grants:
         """
         if not self.admits(ledger.dataset, analyst):
             raise RefusalError(
-                "not-granted", "The dataset is not open to you", 403, "ask a steward to grant it to your name"
+                "not-granted", "You have no access to this dataset", 403, "ask a steward to grant it to your name"
             )
         terms = self.terms(ledger.dataset)
         most = limit_of(terms.most)
         if loss is not None and most is not None and not most.admits(NOTHING, loss.charge):
             raise RefusalError(
                 "question-too-dear",
-                "One question may not cost that much",
+                "The question costs more than is allowed",
                 403,
-                f"a question or release of this dataset costs at most {most}; ask at a smaller loss",
+                f"a question or release of this dataset may cost at most {most}; state a smaller loss",
             )
         if loss is not None and terms.default_cap is not None and analyst not in ledger.caps():
             cap = limit_of(terms.default_cap)

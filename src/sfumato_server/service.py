@@ -346,8 +346,8 @@ def _second_budget_refusal(others: Sequence[Dataset]) -> RefusalError:
         "table-registered",
         "The table is registered under another name",
         409,
-        f"it is {names} already, and what is released under both names adds up, so that people are protected "
-        f"less than either limit says; {remedy}, or confirm that there is to be a second budget",
+        f"it is {names} already.  The releases under both names add up, so people are protected less than either limit "
+        f"says; {remedy}, or confirm a second budget",
     )
 
 

@@ -198,9 +198,9 @@ class Identities:
             if name in taken or (name in holders and not names_of_keys):
                 raise RefusalError(
                     "name-taken",
-                    "The name is somebody else's here",
+                    "Another person has this name here",
                     403,
-                    "whoever runs the server can say that names of keys and of the provider are the same people",
+                    "the operator can declare that names of keys and of the provider mean the same people",
                 )
             row = {"id": identity, "name": name, "first": datetime.now(UTC).isoformat()}
             driver.insert("service_identity", [row])

@@ -176,7 +176,7 @@ class TablePlaces:
                 "place-refused",
                 "Tables of that place are not served",
                 403,
-                f"the server does not serve {redacted_source(source)}: whoever runs it names folders and hosts by "
+                f"the server does not serve {redacted_source(source)}: its operator names folders and hosts with "
                 "--tables",
             )
         if has_password(source):

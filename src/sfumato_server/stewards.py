@@ -75,7 +75,7 @@ def draft(form: DraftRequest, _: Steward, service: CurrentService) -> dict[str, 
 
 @router.post("/acceptances")
 def accept(form: AcceptanceRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Accept a description in the name of the key's holder, and return its findings, each of which was confirmed.
+    """Accept a description in the name of the key's holder, and return its findings, which are all confirmed.
 
     The returned document names who accepted it, and is the one to register.  Nothing is registered here.
     """
@@ -334,9 +334,9 @@ def approve(approval_id: str, key: Steward, service: CurrentService) -> dict[str
     if not service.approvals.approve(approval_id, key):
         raise RefusalError(
             "no-such-request",
-            "Nothing waits for your approval there",
+            "You cannot approve this request",
             404,
-            "it was approved or closed, has ended, or you asked for it; nobody approves what they asked for",
+            "it was approved or closed, has expired, or is your own; a steward cannot approve their own request",
         )
     return {"approved": approval_id}
 
@@ -345,7 +345,7 @@ def approve(approval_id: str, key: Steward, service: CurrentService) -> dict[str
 def refuse_approval(approval_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Refuse a release, or withdraw an unused approval."""
     if not service.approvals.close(approval_id, by=key.actor):
-        raise RefusalError("no-such-request", "Nothing waits there", 404, "name the id of one that is open")
+        raise RefusalError("no-such-request", "There is no such request", 404, "name the id of an open request")
     return {"closed": approval_id}
 
 
@@ -451,7 +451,7 @@ def cap_warnings(service: Service, analyst: str) -> list[str]:
     """Return warnings for a steward who set a cap: the name may be misspelled, or get a key later."""
     if any(each.valid and each.name == analyst for each in service.registry.all_keys()):
         return []
-    return [f"nobody holds a valid key of the name {analyst!r} now; see that it is spelled as the key's will be"]
+    return [f"nobody holds a valid key of the name {analyst!r} now; check that the name is that of the key"]
 
 
 def key_facts(key: Key) -> dict[str, Any]:

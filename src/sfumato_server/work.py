@@ -215,7 +215,7 @@ class Quotas:
                 "Too many bytes of replies",
                 429,
                 f"this key was sent more than {self.limits.bytes_a_minute >> 20:,} MiB in a minute, which is the limit "
-                f"(serve --reply-rate); come again in {wait} s, and ask for Parquet or Arrow, which are smaller",
+                f"(serve --reply-rate); try again in {wait} s, and ask for Parquet or Arrow, which are smaller",
                 after=wait,
             )
 

@@ -120,4 +120,4 @@ def test_mondrian_cuts_where_a_request_says(steward):
 def test_a_search_that_finds_nothing_says_so(steward):
     state = finished(steward, steward.anonymize("people", method="optimal", quasi=["sex"], k=10**6))
     assert state["state"] == "failed"
-    assert "Nothing meets what was asked" in state["note"]
+    assert "No result meets the requirements" in state["note"]

@@ -283,7 +283,7 @@ def test_a_name_of_a_key_is_not_given_to_whom_a_provider_calls_so(server, browse
     provider.person = person("s9", "dora")
     reply = log_in(browser)
     assert refused(reply)
-    assert "somebody else" in reply.text
+    assert "Another person has this name" in reply.text
 
 
 def test_names_of_keys_and_of_a_provider_may_be_declared_the_same(store):

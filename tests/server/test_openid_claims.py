@@ -173,6 +173,16 @@ def test_a_person_without_the_claim_is_logged_where_everybody_may_enter(provider
     assert [(each["name"], each["reason"]) for each in lines(caplog, "login refused")] == [("Ana", "no-role")]
 
 
+@pytest.mark.parametrize(
+    ("roles", "scope"),
+    [(["dpo"], Scope.OFFICER), (["dpo", "owner"], Scope.STEWARD), (["other"], Scope.ANALYST), ([], Scope.ANALYST)],
+)
+def test_a_role_makes_a_privacy_officer_unless_it_makes_a_steward(provider, log_in, roles, scope):
+    provider.person = {"sub": "s1", "preferred_username": "Ida", "groups": roles}
+    assert log_in(officers=["dpo"]).scope is scope
+    assert log_in().scope is (Scope.STEWARD if "owner" in roles else Scope.ANALYST)
+
+
 def test_a_provider_of_its_own_authority_is_reached_with_ca_file_through_a_proxy(tmp_path, log_in, caplog):
     caplog.set_level(logging.INFO, "sfumato.http")
     trusted = authority(tmp_path)

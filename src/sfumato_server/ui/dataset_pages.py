@@ -4,7 +4,7 @@ A question comes from the builder or in SQL.  Scripts insert previews and answer
 is a page of its own that repeats the form.  A release has a page that shows its progress.
 
 A question that would take more than a tenth of the rest of the budget is charged only after the analyst confirmed its
-cost.  The page states the loss and the rest, and the server compares them with those of the confirmed request.
+cost.  The page states the loss and the rest, and the server charges only if both are as they were confirmed.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def come_back(
     login = service.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
     if login is None or not code:
         log("login refused", reason="no code" if login else "state", name=None, client=_client(request))
-        reason = "it is over, or not of this browser, or the provider refused it; begin anew"
+        reason = "it has expired, belongs to another browser, or the provider refused it; sign in again"
         raise RefusalError("login-refused", "The login was refused", 403, reason)
     identity = provider.identify(code, login, issuer=iss)
     try:
@@ -161,7 +161,7 @@ def come_back(
 def _provider(request: Request) -> Provider:
     provider: Provider | None = request.app.state.provider
     if provider is None:
-        raise RefusalError("no-provider", "Nobody logs in here that way", 404, "enter with a key")
+        raise RefusalError("no-provider", "This server has no identity provider", 404, "sign in with a key")
     return provider
 
 
