@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from tests.services import require
 
 import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.evaluate.verdicts import Judgement, Verdict
 from sfumato.report.sign_off.sign_off_files import Evidence, release_sign_off
 from sfumato.report.sign_off.sign_off_page import Purpose, render_sign_off
 
@@ -20,6 +22,11 @@ DOMAIN = Domain(
         Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),
         Categorical(name="town", values=("Ulm", "Bern"), unknown=Unknown.DROP),
     )
+)
+ATTACKS = (
+    Judgement(
+        "Membership", "-0.1 to +0.1", "limit 0.46", Verdict.NO_LEAK, is_risk=True, interval=(-0.1, 0.1), limit=0.46
+    ),
 )
 PURPOSE = Purpose("Anyone", "<b>Teaching</b>", "R. Okafor")
 
@@ -61,7 +68,9 @@ def test_the_page_is_readable_by_everybody_and_prints_on_one_sheet(releases, kin
     from playwright.sync_api import sync_playwright
 
     ledger, by_kind = releases
-    text = render_sign_off(release_sign_off(by_kind[kind], PURPOSE, Evidence(ledger=ledger)))
+    page = release_sign_off(by_kind[kind], PURPOSE, Evidence(ledger=ledger))
+    text = render_sign_off(replace(page, risk=ATTACKS if kind == "synthetic" else ()))
+    assert text.count("Membership") == (3 if kind == "synthetic" else 0)  # the drawing, its words, and the table
     assert "script" not in Elements(text).tags
     assert "&lt;b&gt;Teaching" in text
     assert not any(word in text.casefold() for word in (" safe ", "anonymous", "risk-free"))

@@ -253,7 +253,7 @@ def accuracy_tile(judgements: Sequence[Judgement]) -> Tile:
 def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
     """Return the tile of attacks."""
     if not attacks:
-        return Tile("Risk measured", NOT_EVALUATED, f"No attack was run on this {release}.", Tone.NONE)
+        return Tile("Risk measured", NOT_EVALUATED, f"No result of an attack on this {release} was given.", Tone.NONE)
     verdict = worst(attacks)
     sentence = {
         Verdict.NO_LEAK: "found no difference beyond chance between people in the table and others",
