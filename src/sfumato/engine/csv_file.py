@@ -259,7 +259,7 @@ def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) 
         )
 
 
-# --- the format of a file, detected----------------------------------------------------------------------------------
+# --- the format of a file, detected ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

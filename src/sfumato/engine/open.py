@@ -34,11 +34,11 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
     """Open a protected table in place; for its owner, because messages tell whether it has rows.
 
     Args:
-        source: the path of a CSV (.csv, .tsv, .txt, also .gz) or Parquet file, a directory of Parquet files, a pattern
-            of them; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which is never
-            changed, and whose named row labels (pandas) are columns; a URL such as
-            ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
-            Parquet or CSV, ``spark:NAME`` of a table in Spark's catalog, a Spark DataFrame; or a table that is open.
+        source: one of these: a path of a CSV (.csv, .tsv, .txt, also .gz) or Parquet file, a directory of Parquet
+            files, or a pattern; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which
+            is never changed; a URL such as ``postgresql://user:password@host/database?table=people`` (also postgres,
+            mysql, mariadb); ``spark:PATH`` of Parquet or CSV, ``spark:NAME`` of a table in Spark's catalog, or a Spark
+            DataFrame; or a table that is open.  Named row labels of a pandas frame are columns.
         csv: the format of a CSV file, as in its domain.  Default: the usual format for its name.
         empty: true if it may have no rows, because it is one of several tables.
 

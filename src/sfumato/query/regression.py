@@ -129,11 +129,15 @@ def linear_regression(
     """Explain an outcome by inputs, by least squares on noisy moments, charged before the data is touched.
 
     With p variables, the constant and the outcome among them, p(p+1)/2 sums of products are measured, each at an equal
-    share of the loss.  Neighboring tables differ in one unit (added or removed).  A row moves each sum by at most one,
-    in units of the product of two ranges, so that discrete Gaussian noise on each has variance p(p+1)/(4 rho) for a
-    unit of one row; for one of m rows, m^2 as much.  The coefficients are b = Y_xx^-1 Y_xy, and the
-    covariance of their noise Y_xx^-1 C Y_xx^-1, with C that of (noise of the moments)(-b, 1); a population adds
-    s^2 Y_xx^-1, with s^2 the noisy variance of the residuals.  Source: sufficient-statistics perturbation (Wang 2018,
+    share of the loss.
+
+    Neighboring tables differ in one unit (added or removed).  A row moves each sum by at most one, in units of the
+    product of two ranges.  So discrete Gaussian noise on each has variance p(p+1)/(4 rho) for a unit of one row, and
+    m^2 as much for a unit of m rows.
+
+    The coefficients are b = Y_xx^-1 Y_xy.  The covariance of their noise is Y_xx^-1 C Y_xx^-1, with C the covariance of
+    (noise of the moments)(-b, 1).  A population adds s^2 Y_xx^-1, with s^2 the noisy variance of the residuals.
+    Source: sufficient-statistics perturbation (Wang 2018,
     "Revisiting differentially private linear regression", section 4), with intervals of the linearized solution.
 
     Args:

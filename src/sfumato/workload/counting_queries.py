@@ -1,8 +1,8 @@
 """Workloads: sets of counting queries, to be answered together or to be answered well by a synthetic table.
 
-A workload is stored compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of the
-attributes that it mentions; it becomes an explicit 0/1 matrix only if a mechanism needs one. Bounds are cell codes,
-inclusive on both sides.
+A workload is stored compactly (bounds of boxes, sizes of marginals) and evaluated over the dense cells of its
+attributes.  It becomes an explicit 0/1 matrix only if a mechanism needs one. Bounds are cell codes, inclusive on both
+sides.
 """
 
 from __future__ import annotations

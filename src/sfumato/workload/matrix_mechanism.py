@@ -216,7 +216,7 @@ def p_identity(gram: FloatArray) -> Strategy:
     """Return weighted cells and about n/16 further weighted rows, optimized for the workload and noise scaled to L1.
 
     The strategy is [I; T] scaled so that every column sums to one, with T >= 0 found by a quasi-Newton search from
-    fixed starting points, rounded down to integers so that no column sums to more.
+    fixed starting points.  It is rounded down to integers so that no column sums to more.
     """
     size = len(gram)
     refuse_large(size)
