@@ -246,27 +246,58 @@ def refuse_no_query(query: object) -> None:
 
 
 def count(where: Predicate | str | None = None) -> Query:
-    """Ask for the number of rows that meet a condition."""
+    """Ask for the number of rows that meet a condition.
+
+    >>> count("age >= 65").aggregates
+    (Count(of=None),)
+
+    Args:
+        where: a condition as a predicate, or as text such as ``age >= 65 AND sex = 'F'``; None: all rows.
+    """
     return Query((Count(),), where=where)
 
 
 def mean(of: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the mean of an attribute's clamped values."""
+    """Ask for the mean of an attribute's clamped values.
+
+    Args:
+        of: a numeric attribute.
+        where: a condition as a predicate, or as text such as ``age >= 65 AND sex = 'F'``; None: all rows.
+    """
     return Query((Average(of),), where=where)
 
 
 def total(of: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the sum of an attribute's clamped values."""
+    """Ask for the sum of an attribute's clamped values.
+
+    Args:
+        of: a numeric attribute.
+        where: a condition as a predicate, or as text such as ``age >= 65 AND sex = 'F'``; None: all rows.
+    """
     return Query((Total(of),), where=where)
 
 
 def table(*attributes: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the contingency table of attributes; for one attribute: its histogram."""
+    """Ask for the contingency table of attributes; for one attribute: its histogram.
+
+    >>> table("age", "sex").by
+    ('age', 'sex')
+
+    Args:
+        *attributes: attributes, levels such as ``chapter(diag)``, or periods such as ``month(admitted)``.
+        where: a condition as a predicate, or as text such as ``age >= 65 AND sex = 'F'``; None: all rows.
+    """
     return Query((Count(),), by=attributes, where=where)
 
 
 def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | str | None = None) -> Query:
-    """Ask for the median of an attribute in each group."""
+    """Ask for the median of an attribute in each group.
+
+    Args:
+        attribute: a numeric attribute.
+        by: the attributes whose cells are the groups; default: one group of all rows.
+        where: a condition as a predicate, or as text such as ``age >= 65 AND sex = 'F'``; None: all rows.
+    """
     return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)
 
 
