@@ -73,7 +73,7 @@ def test_the_refusal_names_the_purpose_the_package_and_the_command(monkeypatch: 
 def test_a_server_that_is_not_installed_is_named_in_one_sentence(tmp_path: Path) -> None:
     done = without("server", "serve", folder=tmp_path)
     assert done.returncode == 2
-    assert "pip install 'sfumato[server]'" in done.stderr
+    assert "Run: pip install 'sfumato[server]'" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
@@ -88,7 +88,8 @@ def test_a_command_of_an_absent_package_names_what_to_install(
     done = run_without({package}, command, "--port", "1", folder=tmp_path)
     assert done.returncode == 2
     assert (
-        done.stderr == f"sfumato: {command} needs {package}, which is not installed; pip install 'sfumato[{extra}]'\n"
+        done.stderr
+        == f"sfumato: {command} needs {package}, which is not installed. Run: pip install 'sfumato[{extra}]'\n"
     )
 
 
@@ -133,7 +134,7 @@ def test_a_page_without_plots_is_refused_before_anything_is_charged(tmp_path: Pa
     ]
     done = without("plots", *words, folder=tmp_path)
     assert done.returncode == 2
-    assert "pip install 'sfumato[plots]'" in done.stderr
+    assert "Run: pip install 'sfumato[plots]'" in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"zoo.parquet", "zoo.yaml"}
 
 

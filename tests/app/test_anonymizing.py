@@ -73,7 +73,7 @@ def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(wo
     released = sfumato("risk", "u.csv", "--quasi", "age", "--json", cwd=workspace)
     assert json.loads(released.stdout)["units"] is None
     named = sfumato("risk", "u.csv", "--quasi", "age", "--domain", "visits.yaml", cwd=workspace, code=2)
-    assert "no column 'patient'" in named.stderr
+    assert "No column 'patient'" in named.stderr
 
 
 def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
@@ -168,7 +168,7 @@ def test_risk_is_told_of_csv_however_it_is_written(workspace: Path) -> None:
     (workspace / "p.pq").rename(workspace / "known.parquet")
     with_people = sfumato("risk", "odd.csv", *asked, *said, "--population-table", "known.parquet", cwd=workspace)
     assert json.loads(with_people.stdout)["journalist"]["highest"] == 1
-    assert "no column 'age'" in sfumato("risk", "odd.csv", *asked, "--delimiter", "|", cwd=workspace, code=2).stderr
+    assert "No column 'age'" in sfumato("risk", "odd.csv", *asked, "--delimiter", "|", cwd=workspace, code=2).stderr
     assert "is no CSV file" in sfumato("risk", "known.parquet", *asked, *said, cwd=workspace, code=2).stderr
 
 
@@ -208,8 +208,8 @@ def test_risk_says_how_many_rows_have_a_missing_value(workspace: Path) -> None:
         (("--k", "3", "--out", "out.xlsx"), 2, "end it in"),
         (("--k", "3", "--method", "mondrian", "--suppression", "0.5", "--out", "out.csv"), 2, "suppresses no row"),
         (("--k", "3", "--method", "samarati", "--seconds", "1", "--out", "out.csv"), 2, "cannot stop early"),
-        (("--k", "3", "--cut", "strict", "--out", "out.csv"), 2, "the cut is for mondrian"),
-        (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "cannot read the domain"),
+        (("--k", "3", "--cut", "strict", "--out", "out.csv"), 2, "The cut is for mondrian"),
+        (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "Cannot read the domain"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_file(
@@ -241,7 +241,7 @@ def test_wrong_recodings_and_risks_are_refused(workspace: Path) -> None:
     (workspace / "recoding.json").write_text("{}")
     done = sfumato("apply", "recoding.json", "people.csv", "--out", "out.csv", cwd=workspace, code=2)
     assert "no recoding" in done.stderr
-    assert "no column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=workspace, code=2).stderr
+    assert "No column 'height'" in sfumato("risk", "people.csv", "--quasi", "height", cwd=workspace, code=2).stderr
     small = ("--quasi", "age", "--population", "3")
     assert "cannot contain" in sfumato("risk", "people.csv", *small, cwd=workspace, code=2).stderr
 
@@ -290,7 +290,7 @@ def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> Non
     before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")
     done = sfumato(*asked, "--create", cwd=workspace, code=2)
-    assert "missing: --limit BUDGET (such as 2,1e-9)" in done.stderr
+    assert "Missing: --limit BUDGET (such as 2,1e-9)" in done.stderr
     assert files(workspace) == before
 
 
@@ -344,7 +344,7 @@ def test_an_interrupted_search_says_that_nothing_was_charged(long: Path) -> None
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130
-    assert said.endswith("sfumato: interrupted; nothing was charged\n")
+    assert said.endswith("sfumato: Interrupted. Nothing was charged.\n")
     assert {name for name in files(long) if "ledger" not in name} == set(before)
 
 
@@ -389,7 +389,7 @@ def test_a_signal_ends_a_count_of_the_engine_with_its_own_code(number: int, code
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == code, done.stderr
     assert done.stdout == "left in order\n"
-    assert done.stderr == ("sfumato: interrupted; nothing was charged\n" if code == 130 else "")
+    assert done.stderr == ("sfumato: Interrupted. Nothing was charged.\n" if code == 130 else "")
 
 
 def test_the_commands_are_there() -> None:

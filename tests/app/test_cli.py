@@ -131,7 +131,7 @@ def test_repeating_is_free_and_the_limit_holds(workspace: Path) -> None:
     again = release(workspace, "--epsilon", "1", "--out", "b.csv")
     assert "nothing" in again.stdout
     refused = release(workspace, "--epsilon", "0.6", "--out", "c.csv", code=3)
-    assert "nothing was spent" in refused.stderr
+    assert "Nothing was spent" in refused.stderr
     assert not (workspace / "c.csv").exists()
     release(workspace, "--epsilon", "0.5", "--out", "c.csv")
 
@@ -148,15 +148,15 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(epsilon: str, workspac
     ("arguments", "says"),
     [
         (["--out", "out.parquet"], "--epsilon E --delta D (or --rho R)"),
-        (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "give one of them"),
-        (["--delta", "1e-9", "--out", "out.parquet"], "give epsilon with it"),
-        (["--epsilon", "1", "--delta", "2", "--out", "out.parquet"], "delta"),
+        (["--epsilon", "1", "--rho", "1", "--out", "out.parquet"], "Give one of them"),
+        (["--delta", "1e-9", "--out", "out.parquet"], "Give epsilon with it"),
+        (["--epsilon", "1", "--delta", "2", "--out", "out.parquet"], "Delta must be below one"),
         (["--epsilon", "1", "--out", "out.xlsx"], "parquet"),
         (["--epsilon", "1", "--out", "absent/out.parquet"], "folder"),
-        (["--epsilon", "1", "--out", "people.csv"], "exists; choose another name, or overwrite it (--overwrite"),
+        (["--epsilon", "1", "--out", "people.csv"], "exists. Choose another name, or overwrite it (--overwrite"),
         (["--epsilon", "1", "--out", "out.parquet", "--method", "marginals"], "--marginals"),
         (["--epsilon", "1", "--out", "out.parquet", "--marginals", "age,height"], "height"),
-        (["--epsilon", "1", "--out", "out.parquet", "--way", "9"], "marginals of 9 attributes are more than"),
+        (["--epsilon", "1", "--out", "out.parquet", "--way", "9"], "Marginals of 9 attributes are more than"),
         (["--epsilon", "1", "--out", "out.parquet", "--limit", "0"], "greater than zero"),
         (["--epsilon", "1", "--out", "out.parquet", "--method", "magic"], "magic"),
     ],
@@ -218,10 +218,10 @@ def test_broken_ledgers_are_refused(workspace: Path) -> None:
     (workspace / "people.ledger").write_text("not a database, and long enough to look at" * 40)
     before = files(workspace)
     done = release(workspace, "--epsilon", "1", "--out", "out.parquet", code=2)
-    assert "is not a ledger but some other file; name another one" in done.stderr.splitlines()[-1]
+    assert "is not a ledger but some other file. Name another one" in done.stderr.splitlines()[-1]
     for what in ("show", "verify"):
         for name in ("people.ledger", "people.yaml", "."):
-            assert "name " in sfumato("ledger", what, name, cwd=workspace, code=2).stderr
+            assert "Name " in sfumato("ledger", what, name, cwd=workspace, code=2).stderr
     assert files(workspace) == before
 
 
@@ -235,7 +235,7 @@ def test_a_journal_that_was_changed_is_shown_and_said_to_be_broken(workspace: Pa
     before = files(workspace)
     done = sfumato("ledger", "show", "people.ledger", cwd=workspace, code=1)
     assert "nothing at all" in done.stdout
-    assert "the journal of 'default' is broken at entry 1; what is shown of it is not to be trusted" in done.stderr
+    assert "The journal of 'default' is broken at entry 1. What is shown of it is not to be trusted" in done.stderr
     assert not json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace, code=1).stdout)["whole"]
     assert files(workspace) == before
 
@@ -292,16 +292,16 @@ def test_a_ledger_is_begun_by_create_alone_and_once(workspace: Path) -> None:
     before = files(workspace)
     with patch("tests.app.test_cli.begun", lambda arguments, _: arguments):
         missing = release(workspace, *asked, code=2)
-        assert "there is no ledger at sqlite:///people.ledger" in missing.stderr
+        assert "There is no ledger at sqlite:///people.ledger" in missing.stderr
         assert "--create" in missing.stderr
         assert "sfumato ledger create" in missing.stderr
         assert files(workspace) == before
         release(workspace, *asked, "--create")
         release(workspace, *asked, "--overwrite")
         again = release(workspace, *asked, "--overwrite", "--create", code=2)
-        assert "there is a ledger of 'default' already; leave out --create" in again.stderr
+        assert "There is a ledger of 'default' already. Leave out --create" in again.stderr
         (workspace / "people.ledger").unlink()
-        assert "there is no ledger" in release(workspace, *asked, "--overwrite", code=2).stderr
+        assert "There is no ledger" in release(workspace, *asked, "--overwrite", code=2).stderr
 
 
 def test_a_link_to_a_domain_has_the_ledger_of_the_domain(workspace: Path) -> None:
@@ -372,7 +372,7 @@ def test_expected_errors_have_the_names_that_they_have_over_http(workspace: Path
         (("--accuracy", "--epsilon", "1", "--limit", "1"), "take no --limit"),
         (("--accuracy", "--epsilon", "1", "--whole"), "take no --whole"),
         (("--discover", "city", "--epsilon", "1"), "'city' is none"),
-        (("--rows", "10", "--epsilon", "1"), "an answer does not need them"),
+        (("--rows", "10", "--epsilon", "1"), "An answer does not need them"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(more: tuple[str, ...], reason: str, workspace: Path) -> None:
@@ -383,7 +383,7 @@ def test_an_option_that_would_be_ignored_is_refused(more: tuple[str, ...], reaso
 def test_a_cap_is_lifted_or_set(workspace: Path) -> None:
     sfumato("ledger", "create", "people.ledger", "--limit", "2", cwd=workspace)
     both = sfumato("ledger", "cap", "people.ledger", "alice", "--lift", "--epsilon", "1", cwd=workspace, code=2)
-    assert "not both" in both.stderr
+    assert "Not both" in both.stderr
 
 
 def test_the_journal_shows_what_was_asked_and_its_costs_add_up(workspace: Path) -> None:
@@ -413,7 +413,7 @@ def test_the_journal_shows_what_was_asked_and_its_costs_add_up(workspace: Path) 
 @pytest.mark.parametrize("loss", ["1/3", "0.1234567890123456789", "1e-19", "1/1000000000000000000000000007"])
 def test_a_loss_has_at_most_18_places(workspace: Path, loss: str) -> None:
     refused = ask(workspace, "SELECT COUNT(*) FROM p", "--epsilon", loss, code=2)
-    assert "state epsilon as a decimal of at most 18 places" in refused.stderr
+    assert "State epsilon as a decimal of at most 18 places" in refused.stderr
     assert not (workspace / "people.ledger").exists()
     ask(workspace, "SELECT COUNT(*) FROM p", "--epsilon", "0.000000000001000001")
 
@@ -442,7 +442,7 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     accept = ("domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json")
     named = re.search(r"--confirm (\S+)", sfumato(*accept, cwd=workspace, code=2).stderr)
     assert named is not None
-    assert "there are identifiers, names" in sfumato(*accept, "--confirm", "all", cwd=workspace, code=2).stderr
+    assert "There are identifiers, names" in sfumato(*accept, "--confirm", "all", cwd=workspace, code=2).stderr
     told = json.loads(sfumato(*accept, *(f"--confirm={kind}" for kind in named[1].split(",")), cwd=workspace).stdout)
     assert (told["by"], told["confirmed"], told["edited"]) == ("Ann", named[1].split(","), False)
     assert len(told["risks"]) == len(told["confirmed"])
@@ -458,7 +458,7 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     (workspace / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
     asked("2")  # a comment changes nothing
     (workspace / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
-    assert "was changed after Ann accepted it; check it and accept it again" in asked("3", code=2)
+    assert "was changed after Ann accepted it. Check it and accept it again" in asked("3", code=2)
     checked = sfumato("domain", "check", "asked.yaml", cwd=workspace)
     assert "changed after Ann accepted it: releases refuse it" in checked.stdout
     (workspace / "asked.yaml").write_text(re.sub("(?m)^accepted: .*\n", "", text), encoding="utf-8")
@@ -515,13 +515,13 @@ def test_domain_show_and_schema_are_json(workspace: Path) -> None:
 def test_a_lab_refuses_an_option_that_does_not_apply_by_its_name(workspace: Path) -> None:
     refused = sfumato("lab", "interactive", "--runs", "1", "--max-suppression", "3", cwd=workspace, code=2)
     assert "takes no --max-suppression" in refused.stderr
-    assert "seed" not in refused.stderr.partition("it takes")[0]
+    assert "seed" not in refused.stderr.partition("It takes")[0]
 
 
 def test_a_page_of_all_labs_needs_a_folder_and_takes_no_options_of_one(workspace: Path) -> None:
     assert "--out" in sfumato("lab", "--all", cwd=workspace, code=2).stderr
     assert (
-        "leave --epsilon out" in sfumato("lab", "--all", "--out", "o", "--epsilon", "1", cwd=workspace, code=2).stderr
+        "Leave --epsilon out" in sfumato("lab", "--all", "--out", "o", "--epsilon", "1", cwd=workspace, code=2).stderr
     )
     assert not (workspace / "o").exists()
     assert "'mwem-1d'" in sfumato("lab", "mwem-1d", "--all", "--out", "o", cwd=workspace, code=2).stderr
@@ -549,7 +549,7 @@ def test_the_installed_script_leaves_with_the_exit_code(tmp_path: Path) -> None:
     program = Path(sys.executable).parent / "sfumato"
     done = subprocess.run([program, "domain", "show", "no.yaml"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "sfumato: cannot read the domain no.yaml: No such file or directory\n"
+    assert done.stderr == "sfumato: Cannot read the domain no.yaml: No such file or directory.\n"
     assert done.stdout == ""
 
 

@@ -177,7 +177,7 @@ def test_columns_that_do_not_match_and_too_few_rows(workspace: Path) -> None:
     assert "lacks the columns town, hours" in err
     csv.write_csv(csv.read_csv(workspace / "people.csv").slice(0, 50), workspace / "few.csv")
     _, err = sfumato("evaluate", "few.csv", "copy.parquet", *rest, cwd=workspace, code=2)
-    assert "an interval needs at least 80 rows" in err
+    assert "An interval needs at least 80 rows" in err
 
 
 def test_how_far_off_a_point_is_is_shown(tmp_path: Path) -> None:
@@ -221,13 +221,13 @@ def test_audit_lists_passes_and_rejects(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["lapace"], "no mechanism 'lapace'"),
-        (["nowhere:count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
-        ([":count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
-        (["..:count", "--first", "0", "--second", "1", "--epsilon", "1"], "no callable"),
+        (["lapace"], "No mechanism 'lapace'"),
+        (["nowhere:count", "--first", "0", "--second", "1", "--epsilon", "1"], "No callable"),
+        ([":count", "--first", "0", "--second", "1", "--epsilon", "1"], "No callable"),
+        (["..:count", "--first", "0", "--second", "1", "--epsilon", "1"], "No callable"),
         (["json:loads", "--first", "[" * 100_000, "--second", "1", "--epsilon", "1"], "as JSON"),
         (["math:sqrt", "--first", "0", "--second", "one", "--epsilon", "1"], "JSON"),
-        (["math:sqrt", "--first", "0", "--second", "1"], "what the release may cost"),
+        (["math:sqrt", "--first", "0", "--second", "1"], "The privacy loss is missing."),
         (["math:sqrt", "--epsilon", "1"], "two neighbouring inputs"),
         (["math:pi", "--first", "0", "--second", "1", "--epsilon", "1"], "cannot be called"),
     ],
@@ -270,7 +270,7 @@ def test_what_was_not_read_as_it_stands_is_mentioned(workspace: Path) -> None:
 def test_refusals_name_the_file(workspace: Path) -> None:
     shared = ["--domain", "people.yaml", "--claim", "none"]
     _, err = sfumato("attack", "people.csv", "no.parquet", *shared, "--holdout", "others.csv", cwd=workspace, code=2)
-    assert "there is no file no.parquet" in err
+    assert "There is no file no.parquet" in err
     csv.write_csv(csv.read_csv(workspace / "others.csv").drop_columns(["rich"]), workspace / "narrow.csv")
     _, err = sfumato("attack", "people.csv", "copy.parquet", *shared, "--holdout", "narrow.csv", cwd=workspace, code=2)
     assert "narrow.csv: the table has no column 'rich'" in err

@@ -158,3 +158,32 @@ def test_a_table_named_like_a_part_of_a_command_is_reached_by_its_path(workspace
     (workspace / "people.csv").rename(workspace / "preview" / "part.csv")
     refused = sfumato("query", "./preview", COUNT, "--epsilon", "1", "--limit", "5", "--create", cwd=workspace, code=2)
     assert refused.stderr.startswith("Domain: preview.yaml\n")
+
+
+def test_an_error_is_sentences_and_exact_losses_stand_behind_verbose(workspace: Path) -> None:
+    asked = ("query", "people.csv", COUNT, "--epsilon", "0.1", "--delta", "1e-9")
+    done = sfumato(*asked, "--limit", "1,1e-9", "--create", cwd=workspace)
+    assert "Cost: 1.2 % of the budget; 98.8 % is left\n" in done.stdout
+    assert (
+        "rho 0."
+        in sfumato("query", "people.csv", f"{COUNT} WHERE age < 18", *asked[3:], "--verbose", cwd=workspace).stdout
+    )
+    refused = sfumato("query", "people.csv", COUNT, "--epsilon", "1", cwd=workspace, code=3).stderr
+    assert refused.splitlines()[-1] == (
+        "sfumato: This release needs 3,342 % of the budget, and 97 % is left. Nothing was spent. Add "
+        "--delta 1e-09, then epsilon = 1 needs 100 % of the budget."
+    )
+    assert "Making the release" not in refused
+    shown = sfumato("ledger", "show", "people.ledger", cwd=workspace).stdout
+    assert "\ndefault: 97.6 % of epsilon = 1, delta = 1e-09 is left\n" in shown
+    assert "left of rho = " in sfumato("ledger", "show", "people.ledger", "--verbose", cwd=workspace).stdout
+    pure = ("--ledger", "pure.ledger", "--limit", "2", "--create")
+    assert "--limit 2,1e-9" in sfumato(*asked, *pure, cwd=workspace, code=2).stderr
+
+
+def test_the_guarantee_of_an_anonymized_table_has_labels(workspace: Path) -> None:
+    asked = ("--quasi", "age", "--k", "3", "--out", "k.csv", "--create", "--limit", "1")
+    shown = sfumato("anonymize", "people.csv", *asked, cwd=workspace).stdout
+    labels = [line.partition(":")[0] for line in shown.splitlines()[:6]]
+    assert labels == ["Guarantee", "Attacker", "Limit", "Result", "Unchanged columns", "Classes"]
+    assert "This is not differential privacy." in shown

@@ -72,8 +72,8 @@ def test_the_released_file_alone_answers_as_the_saved_model_does(workspace: Path
     ("arguments", "says"),
     [
         (["SELECT MEDIAN(married) FROM t"], "categorical"),
-        (["SELECT married, COUNT(*) FROM t GROUP BY married"], "an interval is for one number"),
-        (["SELECT COUNT(*) FROM t", "--among", "married = 'yes'"], "a share is asked as SELECT COUNT"),
+        (["SELECT married, COUNT(*) FROM t GROUP BY married"], "An interval is for one number"),
+        (["SELECT COUNT(*) FROM t", "--among", "married = 'yes'"], "A share is asked as SELECT COUNT"),
         ([f"{SELECT} married = 'yes'", "--minus-among", "town = 'T1'"], "--minus-among belongs to --minus"),
         ([f"{SELECT} married = 'yes'", "--confidence", "1"], "confidence"),
         ([f"{SELECT} age = 3"], "age"),

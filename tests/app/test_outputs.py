@@ -101,7 +101,7 @@ def test_a_file_is_known_by_any_of_its_addresses(address: str, tmp_path: Path) -
 @pytest.mark.parametrize("arguments", [("demo",), ("hierarchy", "draft", "zoo.yaml", "carrots")])
 @pytest.mark.parametrize("out", ["spec.json", "spec.json/below"])
 def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out: str, workspace: Path) -> None:
-    assert "cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=workspace, code=2).stderr
+    assert "Cannot write to the folder spec.json" in sfumato(*arguments, "--out", out, cwd=workspace, code=2).stderr
 
 
 def to_a_full_disk(*words: str, cwd: Path) -> tuple[int, list[str]]:
@@ -115,13 +115,13 @@ def to_a_full_disk(*words: str, cwd: Path) -> tuple[int, list[str]]:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_full_disk_under_the_output_is_told_in_a_sentence(tmp_path: Path) -> None:
     sfumato("data", "zoo", cwd=tmp_path)
-    told = "sfumato: standard output cannot be written: No space left on device"
-    assert to_a_full_disk("domain", "show", "zoo.yaml", cwd=tmp_path) == (1, [f"{told}; nothing was charged"])
-    assert to_a_full_disk("--version", cwd=tmp_path) == (1, [f"{told}; nothing was charged"])
+    told = "sfumato: Standard output cannot be written: No space left on device"
+    assert to_a_full_disk("domain", "show", "zoo.yaml", cwd=tmp_path) == (1, [f"{told}. Nothing was charged."])
+    assert to_a_full_disk("--version", cwd=tmp_path) == (1, [f"{told}. Nothing was charged."])
     asked = ("query", *COUNTED, "--limit", "1", "--create")
-    kept = "what was released is in the ledger, and asking the same again returns it at no cost"
+    kept = "What was released is in the ledger, and asking the same again returns it at no cost"
     code, lines = to_a_full_disk(*asked, cwd=tmp_path)
-    assert (code, lines[-1]) == (1, f"{told}; {kept}")  # after what a pure ledger promises
+    assert (code, lines[-1]) == (1, f"{told}. {kept}.")  # after what a pure ledger promises
     assert "asked and answered before" in sfumato(*asked[:-3], cwd=tmp_path).stdout
 
 

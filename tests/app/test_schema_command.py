@@ -75,7 +75,7 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
         assert changed != accepted
         path.write_text(changed)
         refused = sfumato(*ASKED, cwd=hospital, code=2)
-        assert "accepted it; check it and accept it again" in refused.stderr
+        assert "accepted it. Check it and accept it again" in refused.stderr
         assert "releases refuse it" in sfumato("schema", "show", "hospital.yaml", cwd=hospital).stdout
     assert len(json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]) == 2
     path.write_text(accepted)
@@ -88,7 +88,7 @@ def test_a_schema_that_derives_what_cannot_be_is_not_accepted(hospital: Path) ->
     before = path.read_text()
     for call in (("accept", "hospital.yaml", "--by", "Ann"), ("check", "hospital.yaml")):
         said = sfumato("schema", *call, cwd=hospital, code=2).stderr
-        assert "the schema is wrong at of_unit.drugged" in said
+        assert "The schema is wrong at of_unit.drugged" in said
     assert path.read_text() == before
 
 
@@ -110,7 +110,7 @@ def test_a_condition_that_cannot_be_read_is_found_before_anything_rests_on_it(ho
     for asked in (("schema", "check", "hospital.yaml"), ("schema", "accept", "hospital.yaml", "--by", "Ann"), ASKED):
         refused = sfumato(*asked, cwd=hospital, code=2)
         assert (
-            "sfumato: the schema is wrong at tables.visits.derived.price, line 1, column 8: this cuts" in refused.stderr
+            "sfumato: The schema is wrong at tables.visits.derived.price, line 1, column 8: this cuts" in refused.stderr
         )
     assert "accepted" not in path.read_text()
 
@@ -140,7 +140,7 @@ def test_a_check_says_first_that_keys_are_of_two_types(hospital: Path) -> None:
     pq.write_table(table.set_column(at, "patient_id", keys), hospital / "hospital" / "patients.parquet")
     (hospital / "hospital" / "patients.csv").unlink()
     refused = sfumato("schema", "check", "hospital.yaml", "--tables", "hospital", cwd=hospital, code=2)
-    assert "equal keys would not match; store both with one type" in refused.stderr
+    assert "equal keys would not match. Store both with one type" in refused.stderr
 
 
 def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
@@ -163,14 +163,14 @@ def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
     ("places", "words"),
     [
         (("hospital/visits.csv",), "is one table, which a domain describes: sfumato domain draft"),
-        (("nowhere",), "there is no folder nowhere"),
-        (("empty",), "a schema is of several tables, and empty has 0 tables"),
-        (("hospital/visits.csv", "more/visits.parquet"), "two files are called visits"),
-        (("postgresql://h/d?table=x",), "leave ?table= out of the address"),
-        (("hospital/visits.csv", "postgresql://h/d"), "a database is drafted alone"),
+        (("nowhere",), "There is no folder nowhere"),
+        (("empty",), "A schema is of several tables, and empty has 0 tables"),
+        (("hospital/visits.csv", "more/visits.parquet"), "Two files are called visits"),
+        (("postgresql://h/d?table=x",), "Leave ?table= out of the address"),
+        (("hospital/visits.csv", "postgresql://h/d"), "A database is drafted alone"),
         (("sqlite://h/d",), "from a database of postgresql, postgres, mysql, mariadb, not 'sqlite'"),
         (("hospital", "--name", "a b"), "have only letters, digits and _"),
-        (("hospital", "--unit", "colour"), "no table has a column 'colour'"),
+        (("hospital", "--unit", "colour"), "No table has a column 'colour'"),
     ],
 )
 def test_what_cannot_be_drafted_is_refused_in_a_sentence(hospital: Path, places: tuple[str, ...], words: str) -> None:

@@ -118,7 +118,7 @@ def test_bad_input_gets_a_sentence_and_no_page(workspace: Path) -> None:
     assert "evaluates other files" in refused("more.parquet", "--evaluation", "evaluation.json")
     assert "is not what 'sfumato evaluate --json' prints" in refused("made.parquet", "--evaluation", "people.yaml")
     assert "carries no codebook" in refused("people.csv")
-    assert "there is no ledger" in refused("made.parquet", "--ledger", "absent.ledger")
+    assert "There is no ledger" in refused("made.parquet", "--ledger", "absent.ledger")
 
 
 @pytest.mark.parametrize("loss", ['{"epsilon":"0.01"}', '{"epsilon":"many"}', '{"epsilon":"-1"}'])

@@ -63,11 +63,11 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
         (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, aim, mst, annealed"),
         (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, aim"),
-        (["--bound-pairs"], "--method auto takes no --bound-pairs; --bound-pairs is for aim"),
-        (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
-        (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "take --rounds 3"),
+        (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for aim"),
+        (["--method", "aim", "--way", "2", "--marginals", "age,town"], "Give one of them"),
+        (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "Take --rounds 3"),
         (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),
-        (["--method", "aim", "--zeros", "zeors.yaml"], "there is no file zeors.yaml"),
+        (["--method", "aim", "--zeros", "zeors.yaml"], "There is no file zeors.yaml"),
         (["--method", "marginals", "--marginals", "town,town"], "different attributes"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(work
     assert b"synthetic" in pq.read_schema(workspace / "out.parquet").metadata[b"sfumato.notice"]
 
     release(workspace, *RHO[:2], "--out", "c.csv", "--json")
-    assert "read c.codebook.md beside it" in sfumato("describe", "c.csv", cwd=workspace, code=2).stderr
+    assert "Read c.codebook.md beside it" in sfumato("describe", "c.csv", cwd=workspace, code=2).stderr
     pq.write_table(pa.table({"a": [1]}), workspace / "plain.parquet")
     assert "carries no codebook" in sfumato("describe", "plain.parquet", cwd=workspace, code=2).stderr
     assert "no such file" in sfumato("describe", "absent.parquet", cwd=workspace, code=2).stderr
@@ -250,8 +250,8 @@ def test_samples_say_what_is_wrong_and_why_there_are_none(workspace: Path) -> No
     def sample(*more: str, code: int = 0) -> Done:
         return sfumato("sample", "model", "--out", "s.csv", "--overwrite", *more, cwd=workspace, code=code)
 
-    assert "ask for fewer rows" in sample("--rows", "99999999999", code=2).stderr
-    assert "it has 101: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..., (missing)" in sample("--given", "age=200", code=2).stderr
+    assert "Ask for fewer rows" in sample("--rows", "99999999999", code=2).stderr
+    assert "It has 101: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ..., (missing)" in sample("--given", "age=200", code=2).stderr
     rare = ("--given", "age=(missing)", "--given", "town=(other)", "--given", "married=(other)")
     none = sample(*rare)
     assert "Wrote 0 rows" in none.stderr
@@ -290,15 +290,18 @@ def test_an_interrupted_release_says_that_its_charge_stays(workspace: Path) -> N
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
     assert running.returncode == 130
-    assert "sfumato: interrupted; what was charged before stays charged" in said
+    assert "sfumato: Interrupted. What was charged before stays charged" in said
     assert not (workspace / "out.csv").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--epsilon", "1", "--rho", "1", "--out", "out.csv"], "epsilon and rho are two ways to say"),
-        (["--delta", "1e-9", "--out", "out.csv"], "give epsilon with it"),
+        (
+            ["--epsilon", "1", "--rho", "1", "--out", "out.csv"],
+            "Epsilon and rho both state the privacy loss. Give one of them.",
+        ),
+        (["--delta", "1e-9", "--out", "out.csv"], "Give epsilon with it"),
         (["--epsilon", "1", "--out", "people.csv"], "overwrite it (--overwrite"),
     ],
 )
@@ -336,7 +339,7 @@ def test_a_pure_ledger_says_that_it_takes_no_delta_before_any_work(workspace: Pa
     before = kept_spent(workspace)
     for loss in (("--epsilon", "0.1", "--delta", "1e-9"), ("--rho", "0.01")):
         refused = release(workspace, *loss, "--out", "b.csv", code=2)
-        assert "can never take a delta or a rho; leave them out" in refused.stderr
+        assert "can never take a delta or a rho. Leave them out" in refused.stderr
         assert "--limit 1,1e-9" in refused.stderr
         assert "Reading" not in refused.stderr
     assert kept_spent(workspace) == before
@@ -364,9 +367,9 @@ def test_other_commands_refuse_before_any_work_too(workspace: Path, asked: tuple
     assert "never" not in told
     asked = (*asked, "--domain", "people.yaml")
     never = sfumato(*asked, "--ledger", "pure.ledger", "--epsilon", "0.1", "--delta", "1e-9", cwd=workspace, code=2)
-    assert "can never take a delta or a rho; leave them out" in never.stderr
+    assert "can never take a delta or a rho. Leave them out" in never.stderr
     much = sfumato(*asked, "--ledger", "both.ledger", "--epsilon", "1", cwd=workspace, code=3)
-    assert "with --delta 1e-09 it asks for rho = 0.01496" in much.stderr
+    assert "Add --delta 1e-09, then epsilon = 1 needs 100 % of the budget." in much.stderr
     assert "Reading" not in never.stderr + much.stderr
 
 
@@ -374,18 +377,17 @@ def test_a_refusal_of_a_pure_epsilon_names_delta_and_both_rhos_before_any_work(w
     release(workspace, "--epsilon", "0.1", "--delta", "1e-9", *SMALL, "--out", "a.csv", "--limit", "1,1e-9")
     before = kept_spent(workspace)
     refused = release(workspace, "--epsilon", "1", "--out", "b.csv", code=3)
-    assert (
-        "Epsilon = 1 without a delta counts as rho = 0.5; with --delta 1e-09 it asks for rho = 0.01496"
-        in refused.stderr
-    )
+    assert "Add --delta 1e-09, then epsilon = 1 needs 100 % of the budget." in refused.stderr
+    told = release(workspace, "--epsilon", "1", "--out", "b.csv", "--verbose", code=3).stderr
+    assert "Epsilon = 1 without a delta counts as rho = 0.5. With --delta 1e-09 it asks for rho = 0.01496" in told
     assert "Reading" not in refused.stderr
     assert kept_spent(workspace) == before
     taken = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "c.csv")  # fits, at thirty times the rho
-    assert "Before it is charged: Epsilon = 0.15 without a delta counts as rho = 0.01125; " in taken.stderr
+    assert "Before it is charged: add --delta 1e-09, then epsilon = 0.15 needs 3 % of the budget" in taken.stderr
     again = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "d.csv")  # what was charged is free, and is told
     assert "nothing" in again.stdout
     full = release(workspace, "--epsilon", "0.16", *SMALL, "--out", "e.csv", code=3)  # more than is left of the limit
-    assert "with --delta 1e-09 it asks for rho = 0.00043" in full.stderr
+    assert "Add --delta 1e-09, then epsilon = 0.16 needs 3 % of the budget" in full.stderr
 
 
 def test_what_a_delta_would_give_is_said_before_a_pure_charge_on_many_columns(workspace: Path) -> None:

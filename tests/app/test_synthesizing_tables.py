@@ -96,24 +96,27 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         (("--out", "no/where"), "cannot be written to"),
         (("--out", "made", "--format", "xlsx"), "parquet or csv"),
         (("--out", "made", "--order", "persons"), "--order takes TABLE="),
-        (("--out", "made", "--order", "cats=age"), "'cats' is no child table here; persons are"),
+        (("--out", "made", "--order", "cats=age"), "'cats' is no child table here. The child tables are persons"),
         (("--out", "made", "--order", "persons=name"), "none of its attributes"),
         (("--out", "made", "--most", "persons=few"), "--most takes TABLE=ROWS"),
         (("--out", "made", "--most", "persons=900"), "--most keeps at most the 6 rows of persons"),
         (("--out", "made", "--memory", "3"), "--memory looks 1 or 2 rows back, not 3"),
         (("--out", "made", "--memory", "persons=two"), "--memory looks 1 or 2 rows back, not two"),
-        (("--out", "made", "--memory", "cats=2"), "--memory: 'cats' is no child table here; persons are"),
+        (
+            ("--out", "made", "--memory", "cats=2"),
+            "--memory: 'cats' is no child table here. The child tables are persons",
+        ),
         (("--out", "made", "--memory", "two"), "--memory takes TABLE="),
         (("--out", "made", "--memory", "2", "--memory", "1"), "twice of all tables"),
         (("--out", "made", "--memory", "persons=2", "--memory", "persons=1"), "--memory is said twice of persons"),
         (("--out", "made", "--most", "persons=2", "--most", "persons=2"), "--most is said twice of persons"),
         (("--out", "made.csv", "--memory", "2"), "are for 'sfumato synthesize linked'"),
-        (("--out", "made.xlsx"), "made.xlsx is named like a file; name a folder"),
+        (("--out", "made.xlsx"), "made.xlsx is named like a file. Name a folder"),
         (("--out", "made.JSON"), "named like a file"),
         (("--out", "made", "--way", "2", "--zeros", "z.yaml"), "--way and --zeros are for one synthetic table"),
         (("--out", "made", "--model", "village.yaml"), "exists"),
-        (("--out", "made", "--model", "made"), "choose another name"),
-        (("--out", "made", "--html", "made"), "choose another name"),
+        (("--out", "made", "--model", "made"), "Choose another name"),
+        (("--out", "made", "--html", "made"), "Choose another name"),
         (("--out", "made", "--html", "no/page.html"), "does not exist"),
         (("--out", "made", "--html", "village.yaml"), "exists"),
         (("--out", "made", "--final", "persons=yes"), "--final takes TABLE.COLUMN=VALUE of persons.age, persons.work"),
@@ -138,12 +141,12 @@ def test_what_a_delta_would_give_is_said_before_linked_tables_are_charged(villag
     said = "Before it is charged: epsilon = 2 without a delta (rho = 2) leaves noise of about "
     assert said in told
     assert told.index(said) < told.index("Reading")
-    assert "Before it is charged: Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-06 it asks" in told
+    assert "Before it is charged: add --delta 1e-06, then epsilon = 2 needs 2 % of the budget" in told
 
 
 def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: Path) -> None:
     refused = sfumato(*PURE, "--limit", "2,1e-6", "--create", cwd=village, code=3)
-    assert "Epsilon = 2 without a delta counts as rho = 2; with --delta " in refused.stderr
+    assert "Add --delta 1e-06, then epsilon = 2 needs 100 % of the budget" in refused.stderr
     assert "Reading" not in refused.stderr
     refused = sfumato(*PURE, "--delta", "1e-6", "--limit", "2", "--create", cwd=village, code=2)
     assert "can never take a delta or a rho" in refused.stderr

@@ -55,7 +55,7 @@ def test_what_is_refused_is_not_charged_and_makes_no_ledger(hospital: Path) -> N
         "1",
     )
     refused = sfumato(*asked, "--create", "--limit", "20,1e-6", cwd=hospital, code=2)
-    assert "line 1, column 32: v and d are not joined on a declared key" in refused.stderr
+    assert "Line 1, column 32: v and d are not joined on a declared key" in refused.stderr
     assert not (hospital / "hospital.ledger").exists()
 
 
@@ -70,10 +70,10 @@ def test_the_error_of_a_view_is_foreseen(hospital: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "this is a schema of several tables"),
+        ((), "This is a schema of several tables"),
         (("--domain", "x.yaml", "--schema", "hospital.yaml"), "not both"),
         (("--schema", "hospital.yaml", "--discover", "kind"), "declare them in the schema"),
-        (("--schema", "nowhere.yaml"), "cannot read the schema nowhere.yaml"),
+        (("--schema", "nowhere.yaml"), "Cannot read the schema nowhere.yaml"),
     ],
 )
 def test_wrong_options_are_refused(hospital: Path, options: tuple[str, ...], words: str) -> None:
@@ -99,7 +99,7 @@ def test_a_draft_is_refused(hospital: Path) -> None:
     refused = sfumato(
         "query", "hospital", BY_REGION, "--schema", "hospital.yaml", "--epsilon", "1", cwd=hospital, code=2
     )
-    assert "this schema is a draft" in refused.stderr
+    assert "This schema is a draft" in refused.stderr
 
 
 VIEW = ("--schema", "hospital.yaml", "--view", "view.sql")
@@ -185,15 +185,15 @@ def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
     [
         (("--domain", "x.yaml", "--view", "view.sql"), "--view is about several tables: name their schema by --schema"),
         (("--domain", "x.yaml", "--unit-rows", "2", "--per", "kind=1"), "--unit-rows and --per are about several"),
-        (("--schema", "hospital.yaml"), "say which rows of the tables are meant: --view FILE"),
+        (("--schema", "hospital.yaml"), "Say which rows of the tables are meant: --view FILE"),
         ((*VIEW, "--domain", "x.yaml"), "not both"),
-        ((*VIEW[:3], "nowhere.sql"), "cannot read the view nowhere.sql"),
+        ((*VIEW[:3], "nowhere.sql"), "Cannot read the view nowhere.sql"),
         ((*VIEW, "--per", "kind"), "--per takes GROUPING=ROWS"),
         ((*VIEW, "--per", "kind=0"), "at least one row in a cell"),
         ((*VIEW, "--per", "colour=2"), "colour"),
         ((*VIEW, "--unit-rows", "0"), "--unit-rows"),
-        (("--domain", "hospital.yaml"), "this is a schema of several tables"),
-        ((*VIEW[:3], "wrong.sql"), "line 1, column 47: LIMIT inside"),
+        (("--domain", "hospital.yaml"), "This is a schema of several tables"),
+        ((*VIEW[:3], "wrong.sql"), "Line 1, column 47: LIMIT inside"),
     ],
 )
 def test_a_wrong_view_is_refused_before_anything_is_made(viewed: Path, options: tuple[str, ...], words: str) -> None:
@@ -228,7 +228,7 @@ def test_a_file_in_place_of_a_folder_is_refused_and_the_reverse(viewed: Path) ->
         "--limit",
         "20,1e-6",
     )
-    assert "visits.csv is a file; a schema is of several tables" in sfumato(*asked, cwd=viewed, code=2).stderr
+    assert "visits.csv is a file. A schema is of several tables" in sfumato(*asked, cwd=viewed, code=2).stderr
     (viewed / "domain.yaml").write_text(
         "sfumato: 1\nunit: row\nattributes:\n  kind: {type: integer, minimum: 0, maximum: 2, unknown: drop}\n"
     )
@@ -244,7 +244,7 @@ def test_a_file_in_place_of_a_folder_is_refused_and_the_reverse(viewed: Path) ->
         "--limit",
         "20,1e-6",
     )
-    assert "of a folder of several tables name the schema" in sfumato(*asked, cwd=viewed, code=2).stderr
+    assert "Of a folder of several tables name the schema" in sfumato(*asked, cwd=viewed, code=2).stderr
 
 
 SMALL = """\
@@ -306,7 +306,7 @@ def test_the_risk_of_a_view_is_that_of_its_cells(clinic: Path) -> None:
     assert by_person["smallest_class"] < by_row["smallest_class"]
     assert by_person["classes"] == by_row["classes"]
     refused = sfumato("risk", "members", "--quasi", "sex", *view, "--delimiter", ";", cwd=clinic, code=2)
-    assert "a schema says how its files are written" in refused.stderr
+    assert "A schema says how its files are written" in refused.stderr
 
 
 def test_a_frontier_refuses_several_rows_of_a_person(clinic: Path) -> None:

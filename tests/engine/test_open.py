@@ -243,7 +243,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(package, addres
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert f"{package}, which is not installed; pip install 'sfumato[{extra}]'" in done.stderr
+    assert f"{package}, which is not installed. Run: pip install 'sfumato[{extra}]'" in done.stderr
     assert "hidden" not in done.stderr
 
 

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from sfumato.errors import InputError
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
-_LONG_CHOICE = 44  # a longer list of values stands in the help of its option
+_LONG_CHOICE = 44  # a longer list of values is in the explanation of its option
 _OPTION_COLUMN, _COMMAND_COLUMN = 24, 12
 _HIDDEN_OF_GROUPS = {"help", "install_completion", "show_completion"}
 WIDTH = 110
@@ -54,7 +54,7 @@ def help_page(page: HelpPage) -> Callable[[_Command], _Command]:
 
 
 def page_of(command: Callable[..., None]) -> HelpPage:
-    """Return the layout of a command's help.  Without a declaration, all options stand in the short help."""
+    """Return the layout of a command's help.  Without a declaration, the short help has all options."""
     return _PAGES.get(command, HelpPage())
 
 
@@ -117,7 +117,7 @@ class SectionedCommand(TyperCommand):
         return str(formatter.getvalue()).rstrip("\n")
 
     def sections(self, *, everything: bool) -> dict[str, list[tuple[str, str]]]:
-        """Return the arguments and options with their explanations, by section: all of them, or those of the page."""
+        """Return the arguments and options with their explanations, by section: all, or the options of the page."""
         visible = [each for each in self.params if not getattr(each, "hidden", False)]
         arguments = [each for each in visible if each.param_type_name == "argument"]
         by_name = {each.name: each for each in visible if each.param_type_name == "option"}
@@ -199,7 +199,7 @@ def _paragraphs(text: str | None) -> list[str]:
 
 
 def _value(parameter: Any) -> str:  # noqa: ANN401  (typer's own)
-    """Return the word that stands for the value of an option: FILE, N, or its choices."""
+    """Return the placeholder for the value of an option: FILE, N, or its choices."""
     if parameter.metavar is not None:
         return str(parameter.metavar)
     kind = parameter.type_descriptor
@@ -260,8 +260,10 @@ def missing_of_release(given: Mapping[str, Any]) -> Iterator[str]:
 
 def missing_for_table(given: Mapping[str, Any], why: str = "") -> Iterator[str]:
     """Yield what the command line lacks to open a table, whose domain may lie next to it, and its ledger."""
+    from sfumato.engine.table_files import redacted_source
+
     table = given.get("table")
     if not (given.get("domain") or given.get("schema")) and (not table or not files_next_to(table, ".yaml", ".yml")):
-        yield f"--domain FILE ('sfumato domain draft {table or 'TABLE'}' drafts one)"
+        yield f"--domain FILE ('sfumato domain draft {redacted_source(table) if table else 'TABLE'}' drafts one)"
     if given.get("create") and not given.get("limit"):
         yield f"--limit BUDGET (such as 2,1e-9{why})"

@@ -116,12 +116,13 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
         case None, None, str():
             loss = Rho(rho)
         case str(), _, str():
-            raise LossError("epsilon and rho are two ways to say what the release may cost; give one of them")
+            raise LossError("epsilon and rho both state the privacy loss; give one of them")
         case None, str(), _:
-            raise LossError("a delta alone does not say what the release may cost; give epsilon with it")
+            raise LossError("a delta alone is no privacy loss; give epsilon with it")
         case _:
             raise LossError(
-                "say what the release may cost: epsilon, epsilon with delta, or rho; such as epsilon 1 with delta 1e-9"
+                "the privacy loss is missing; give an epsilon, an epsilon with a delta, or a rho, such as epsilon 1 "
+                "with delta 1e-9"
             )
     if not _LEAST <= next(iter(loss.amounts.values())) <= _MOST:
         raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
@@ -312,7 +313,7 @@ class CostRequest(StrictModel):
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
     def supposed(self, rows: int | None, released_rows: Sequence[int] = ()) -> tuple[int, ...]:
-        """Return the rows of a group to suppose: the request's, those of released counts, ``rows``, or examples."""
+        """Return the rows of a group to suppose: the request's, numbers from released counts, ``rows``, or examples."""
         if self.rows is not None:
             return (self.rows,)
         return tuple(released_rows) or ((rows,) if rows is not None else EXAMPLES)
@@ -326,7 +327,7 @@ class CostRequest(StrictModel):
             domain: domain of the table.
             query: the question, from :meth:`read`.
             rows: the public number of rows, used if the request names none and no counts were released.
-            more: advice for errors that depend on the rows of a group, of which examples are supposed.
+            more: advice for errors that depend on the rows of a group, if examples are supposed.
             released_rows: rows of small and large groups by counts that were released before.
 
         Raises:

@@ -250,7 +250,7 @@ class AnonymizeRequest(StrictModel):
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last.  ``criteria`` are further
     criteria in the form of the command line.  ``suppression`` is a share, and ``suppress_rows`` the same limit in rows.
     ``keep`` are columns to publish unchanged.  ``keep_anyway`` are such columns without a check of their content.
-    ``seconds`` end optimal or k-member early.  ``cut`` is the rule by which Mondrian cuts.  ``count`` is what criteria
+    ``seconds`` end optimal or k-member early.  ``cut`` is the rule for cuts of Mondrian.  ``count`` is what criteria
     count: the units of the domain, or rows.
     """
 
@@ -347,7 +347,7 @@ class Anonymization:
         if isinstance(limit, RowLimit):
             some = limit.rows > 0
         else:
-            allowed_rows(limit, 1)  # refuses what is no share
+            allowed_rows(limit, 1)  # refuses a number that is no share
             some = Fraction(limit) > 0
         if method in (AnonymizationMethod.MONDRIAN, AnonymizationMethod.K_MEMBER) and some:
             raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=limit)

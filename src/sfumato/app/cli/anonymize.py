@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from sfumato.anonymize.reidentification import Risk, Uniques
     from sfumato.app.api.releases import Anonymization
 
+_NO_DP = "no DP guarantee: "
+_LABELS = {
+    _NO_DP: "Guarantee: ",
+    "attacker: ": "Attacker: ",
+    "at most ": "Limit: at most ",
+    "published as they are: ": "Unchanged columns: ",
+}
 hierarchies = typer.Typer(no_args_is_help=True, help="Describe how the values of a column may be generalized.")
 
 QuasiOption = Annotated[
@@ -232,7 +239,7 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
             )
     losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
     smallest = f"{facts['smallest_class']} {facts['counted']}"
-    lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, the smallest of {smallest}"]
+    lines = [*labeled_guarantee(release.guarantee), f"Classes: {facts['classes']}, the smallest of {smallest}"]
     if "certificate" in facts:
         lines.append(_certificate(facts["certificate"]))
     if facts.get("search", {}).get("stopped"):
@@ -241,6 +248,26 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
         )
     value = {"out": str(out), "facts": dict(facts), **_in_short(release.statement())}
     result(value, "\n".join([*lines, columns(losses)]), as_json=as_json)
+
+
+def labeled_guarantee(statement: str) -> list[str]:
+    """Return the clauses of a guarantee as lines with labels.
+
+    >>> labeled_guarantee(
+    ...     "no DP guarantee: 5-anonymity over the quasi-identifiers age, counted in rows; attacker: prosecutor: knows "
+    ...     "that a person is in the table; at most a share 0 of the rows is suppressed; 0 of 300 rows are suppressed, "
+    ...     "the Loss Metric is 0.1 of 1; published as they are: none"
+    ... )  # doctest: +NORMALIZE_WHITESPACE
+    ['Guarantee: 5-anonymity over the quasi-identifiers age, counted in rows. This is not differential privacy.',
+     'Attacker: prosecutor: knows that a person is in the table', 'Limit: at most a share 0 of the rows is suppressed',
+     'Result: 0 of 300 rows are suppressed, the Loss Metric is 0.1 of 1', 'Unchanged columns: none']
+    """
+    lines = []
+    for clause in statement.split("; "):
+        prefix = next((each for each in _LABELS if clause.startswith(each)), "")
+        end = ". This is not differential privacy." if prefix == _NO_DP else ""
+        lines.append(f"{_LABELS.get(prefix, 'Result: ')}{clause.removeprefix(prefix)}{end}")
+    return lines
 
 
 def _in_short(statement: dict[str, Any]) -> dict[str, Any]:

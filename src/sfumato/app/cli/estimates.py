@@ -28,6 +28,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    cost_in_shares,
     refuse_clashes,
     result,
     working,
@@ -147,7 +148,12 @@ def bound(options: BoundOptions) -> None:
     if out is not None:
         text = dump(suggested.applied(domain)) if view is None else rebounded(view, str(options.of), suggested.unit)
         save_text(out, text, overwrite=options.overwrite)
-    text = _text(suggested, out, "domain" if view is None else "schema")
+    text = _text(
+        suggested,
+        out,
+        "domain" if view is None else "schema",
+        cost_in_shares(suggested.cost, loss.charge, vault.remaining),
+    )
     result(suggested.to_json() | {"out": None if out is None else str(out)}, text, as_json=options.as_json)
 
 
@@ -192,7 +198,7 @@ def rebounded(view: TableView, of: str, unit: Unit) -> str:
     return dump_schema(replace(schema, tables=tables, draft=True, acceptance=None))
 
 
-def _text(suggested: SuggestedBound, out: Path | None, file: str) -> str:
+def _text(suggested: SuggestedBound, out: Path | None, file: str, cost: str) -> str:
     unit = suggested.unit
     above, error = suggested.above
     above_text = (
@@ -208,7 +214,7 @@ def _text(suggested: SuggestedBound, out: Path | None, file: str) -> str:
         f"Suggested for tables of {pluralize(suggested.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. "
         f"{above_text}\n"
         f"{_per(unit) if suggested.by_groups else ''}"
-        f"Guarantee: {suggested.guarantee}\nCost: {suggested.cost}\n"
+        f"Guarantee: {suggested.guarantee}\nCost: {cost}\n"
         f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"
     )
 

@@ -1,4 +1,4 @@
-"""``sfumato ledger``: what has been released, what it cost, and what is left."""
+"""``sfumato ledger``: the releases of a ledger, their losses, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from sfumato.app.cli.options import (
     EpsilonOption,
     JsonOption,
     RhoOption,
+    VerboseOption,
     database,
     existing,
     warn_about_limit,
 )
 from sfumato.app.cli.output import (
+    account_in_shares,
     columns,
+    cost_in_shares,
     print_message,
     result,
 )
@@ -29,7 +32,7 @@ from sfumato.errors import BrokenLedgerError, InputError, LedgerError
 
 if TYPE_CHECKING:
     from sfumato.domain import Unit
-    from sfumato.ledger import JSON, Entry, Ledger
+    from sfumato.ledger import JSON, Account, Entry, Ledger
 
 app = typer.Typer(no_args_is_help=True, help="Show and check what was released, and the budget that is left.")
 
@@ -68,38 +71,34 @@ def show(
     dataset: DatasetOption = "default",
     last: Annotated[int, typer.Option(min=1, help="Number of entries, the newest first.")] = _LAST,
     every: Annotated[bool, typer.Option("--all", help="Show all entries.")] = False,
+    verbose: VerboseOption = False,  # noqa: ARG001  (read by the output)
     as_json: JsonOption = False,
 ) -> None:
     """Show the journal: releases, their guarantees and losses, and the budget that is left.
 
     Example: sfumato ledger show people.ledger
 
-    If another program changed the journal, the command shows it and then fails. Of more than 10,000 entries, only those
-    after the last checkpoint are verified. 'sfumato ledger verify' checks all entries.
+    If another program changed the journal, the command shows it and then fails. A journal of more than
+    10,000 entries is verified from its last checkpoint on. 'sfumato ledger verify' checks all entries.
     """
     with existing(ledger, dataset) as opened:
         broken = _broken(opened)
-        entries = [_entry(entry) for entry in (opened.journal() if every else opened.newest(last))]
+        journal = list(opened.journal() if every else opened.newest(last))
+        entries = [_entry(entry) for entry in journal]
         account = opened.remaining()
-        analysts = {name: str(each) for name, each in opened.caps().items()}
+        caps = opened.caps()
         versions = opened.data_versions()
-    lines = [
-        {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
-        | {key: line[key] for key in ("asked", "analyst", "cost", "statement")}
-        for line in entries
-    ]
-    earlier = entries[0]["number"] - 1 if entries else 0
-    text = f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else ""
-    text += f"{columns(lines)}\n\n{dataset}: {account}\nGuarantee of all releases together: {account.guarantee}"
-    text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
+    text = _journal_text(entries, journal, account) + f"\n\n{dataset}: {account_in_shares(account)}"
+    text += f"\nGuarantee of all releases together: {account.guarantee}"
+    text += "".join(f"\n{name}: {account_in_shares(each)}" for name, each in caps.items())
     if versions:
         newest = versions[-1]
         text += f"\nThe data are version {newest.number}, declared {newest.time[:_SECONDS]} by {newest.declared_by}."
     text += "".join(_acceptances(entries))
     value: dict[str, Any] = {"dataset": dataset, "guarantee": account.guarantee, "account": str(account)}
-    value |= {"without_privacy": list(account.exact), "analysts": analysts}
+    value |= {"without_privacy": list(account.exact), "analysts": {name: str(each) for name, each in caps.items()}}
     value["versions"] = [{"number": v.number, "time": v.time, "declared_by": v.declared_by} for v in versions]
-    value |= {"whole": broken is None, "earlier": earlier, "entries": entries}
+    value |= {"whole": broken is None, "earlier": entries[0]["number"] - 1 if entries else 0, "entries": entries}
     result(value, text, as_json=as_json)
     if broken is not None:
         raise BrokenLedgerError(f"{broken}; what is shown of it is not to be trusted", culprit=broken.culprit)
@@ -279,7 +278,7 @@ def cap(
         raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
-        print_message(f"{analyst}: {opened.remaining(analyst)}")
+        print_message(f"{analyst}: {account_in_shares(opened.remaining(analyst))}")
 
 
 def _facts(state: JSON) -> str | None:
@@ -309,6 +308,28 @@ def _acceptances(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         first, *others = [each["number"] for each in run]
         which = f"Entries {first} to {others[-1]}" if others else f"Entry {first}"
         yield f"\n{which}: the description was accepted by {accepted}{f'; {confirmed}' if confirmed else ''}."
+
+
+def _journal_text(entries: Sequence[dict[str, Any]], journal: Sequence[Entry], account: Account) -> str:
+    """Return the entries as a table, with a note of the entries that it leaves out."""
+    lines = [
+        {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
+        | {"asked": line["asked"], "analyst": line["analyst"], "cost": _share(entry, account)}
+        | {"statement": line["statement"]}
+        for line, entry in zip(entries, journal, strict=True)
+    ]
+    earlier = entries[0]["number"] - 1 if entries else 0
+    return (f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else "") + columns(lines)
+
+
+def _share(entry: Entry, account: Account) -> str:
+    """Return the cost of an entry, a rho as a share of the budget."""
+    from sfumato.vault.release import entry_cost
+
+    full = entry_cost(entry)
+    return (
+        cost_in_shares(full, entry.charge, account).partition(" of the budget")[0] if full.startswith("rho") else full
+    )
 
 
 def _entry(entry: Entry) -> dict[str, Any]:

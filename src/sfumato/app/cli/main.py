@@ -22,7 +22,7 @@ from typing import Annotated, Any, NoReturn, get_type_hints
 import typer
 import typer.main
 
-from sfumato.app.cli.output import AT_END, print_message
+from sfumato.app.cli.output import AT_END, print_error, print_message
 from sfumato.app.help_pages import WIDTH, SectionedCommand, SectionedGroup, page_of, see_help
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
 
@@ -332,27 +332,25 @@ def run() -> None:
     try:
         _interruptible()
     except SfumatoError as error:
-        print_message(f"sfumato: {error}")
+        print_error(str(error))
         if error.__cause__ is not None and os.environ.get("SFUMATO_TRACE"):
-            print_message(f"sfumato: the reason: {error.__cause__}")
+            print_error(f"the reason: {error.__cause__}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print_message(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
+        print_error(f"interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
         sys.exit(_INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and _while_printing(error):
-            print_message(
-                f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_charged_text()}"
-            )
+            print_error(f"standard output cannot be written: {error.strerror or 'the disk failed'}; {_charged_text()}")
             sys.stdout = None  # what it still holds can be written nowhere
             sys.exit(1)
         if os.environ.get("SFUMATO_TRACE"):
             raise
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # outputs are looked at before any charge
-            print_message("sfumato: the name of a file, or a path, is too long to be looked up")
+            print_error("the name of a file, or a path, is too long to be looked up")
             sys.exit(2)
         # the text of an unforeseen error may quote the protected table, so it is not shown unasked
-        print_message(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
+        print_error(f"failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)
     finally:
         sys.meta_path.remove(without_pandas)
@@ -378,8 +376,8 @@ def _charged_text() -> str:
 def _end_process(exit_codes: list[int]) -> None:
     """End the process at once with its exit code, after threads and all other functions for the exit of modules.
 
-    Python would then take all modules apart one by one.  That takes a quarter of a second, and frees only what the
-    system frees by itself.  Without an exit code, Python ends the process and shows its error.
+    Python would then take all modules apart one by one.  That takes a quarter of a second, and frees only memory that
+    the system frees anyway.  Without an exit code, Python ends the process and shows its error.
     """
     if not exit_codes:
         return

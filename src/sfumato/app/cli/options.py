@@ -93,6 +93,10 @@ NewVersionOption = Annotated[
         rich_help_panel=LEDGER,
     ),
 ]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", help="Print exact losses instead of shares of the budget.", rich_help_panel=LEDGER),
+]
 ConfirmOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -132,13 +136,14 @@ class LedgerOptions:
     create: CreateOption = False
     new_version: NewVersionOption = False
     analyst: AnalystOption = None
+    verbose: VerboseOption = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """The table of a command, with its domain and its ledger.
 
-    With ``view``, the rows are those of a view of several tables, and ``domain`` is the file of their schema.
+    With ``view``, the rows are the rows of a view of several tables, and ``domain`` is the file of their schema.
     ``charge`` is the charge of the command, or None for a release that charges nothing.
     """
 
@@ -424,7 +429,7 @@ def read_view(
     described = read_schema(schema)
     bounded = parse_view(view_text(view), described)
     table_view = TableView(schema, described, replace(bounded, unit=other_bounds(bounded.unit, rows=rows, per=per)))
-    _ = table_view.domain  # refuses bounds by what is no grouping of it
+    _ = table_view.domain  # refuses bounds by groups that it does not have
     return table_view
 
 

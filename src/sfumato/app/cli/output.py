@@ -6,23 +6,42 @@ Files are checked before anything is charged.  No command writes over a file tha
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
+if TYPE_CHECKING:
+    from sfumato.ledger import Account
+    from sfumato.privacy.loss import Charge
+
 _OPTIONS = {"claims": "--claim"}  # options that are not named like the argument of the library
 _AMOUNTS = {"with the limit ": "with --limit ", "a delta of ": "--delta "}
-_PHRASES = re.compile(  # of the library; names and values of the caller stand in quotes, and files have a suffix
+_PHRASES = re.compile(  # of the library; names and values of the caller are in quotes, and files have a suffix
     r"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:with the limit|a delta of) (?=\d)|\bthe argument (?P<argument>\w+)(?!\.?\w)"""
+)
+_CLAUSE = re.compile(r"""(?:'[^'\n]*'(?!\w)|"[^"\n]*"|\([^()\n]*\)|(?!; )[\s\S])+(?:; |$)""")  # quotes may hold "; "
+_FIRST_WORD = re.compile(r"([a-z][a-z-]*)(?=[ ,:]|$)")
+_WORD = re.compile(r"[\w-]+")
+_ARTICLES = frozenset(
+    {"a", "an", "the", "this", "no", "there", "it"}
+)  # a message begins with them, whatever is named so
+_COPIED = re.compile(
+    r"(?:^|: |\b(?:[Aa]sk|[Oo]r|[Ww]rite|by) )(?:(?:SELECT|WITH|sfumato [a-z-]+) [^']*|pip install .*)$"
+)
+_EXACT = re.compile(r"(?<= is left): (?:the ledger|a new ledger|your cap) has .*?(?=; nothing was spent)", re.DOTALL)
+_REMEDY = re.compile(
+    r"Epsilon = (\S+) without a delta counts as rho = \S+; with a delta of (\S+) it asks for rho = \S+ \(([\d,]+ %)\)"
 )
 AT_END = ExitStack()
 """Callbacks of the command that runs, such as the closing of its ledger."""
@@ -40,7 +59,101 @@ def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 def print_message(text: str) -> None:
     """Print a message on standard error, with options instead of the library's arguments."""
-    typer.echo(_in_options(text), err=True)
+    typer.echo(_in_options(text if is_verbose() else _in_shares(text)), err=True)
+
+
+def _in_shares(message: str) -> str:
+    """Return a message about a budget without exact losses, which stand next to the shares of the budget.
+
+    >>> _in_shares(
+    ...     "this release needs 892 % of the budget, and 73 % is left: the ledger has rho = 0.0411, and this release "
+    ...     "asks for rho = 0.5; nothing was spent. Epsilon = 1 without a delta counts as rho = 0.5; with a delta of "
+    ...     "1e-09 it asks for rho = 0.0149646 (27 %)"
+    ... )
+    'this release needs 892 % of the budget, and 73 % is left; nothing was spent; add --delta 1e-09, then epsilon = 1 \
+needs 27 % of the budget'
+    """
+    return _REMEDY.sub(r"add --delta \2, then epsilon = \1 needs \3 of the budget", _EXACT.sub("", message)).replace(
+        "spent. add", "spent; add"
+    )
+
+
+def is_verbose() -> bool:
+    """Return whether the command line asks for exact losses."""
+    return "--verbose" in sys.argv
+
+
+def cost_in_shares(cost: str, charge: Charge | None, account: Account) -> str:
+    """Return the cost of a release as a share of its budget, or ``cost`` if it is no rho or ``--verbose`` asks for it.
+
+    >>> from sfumato.ledger import Account
+    >>> from sfumato.privacy import EpsilonDelta
+    >>> loss = EpsilonDelta("0.5", "1e-9")
+    >>> cost_in_shares("rho 0.004", loss.charge, Account(EpsilonDelta(1, "1e-9"), loss.charge))
+    '27 % of the budget; 73 % is left'
+    """
+    limit = account.limit
+    needed = None if limit is None or charge is None else limit.amount(charge)
+    if is_verbose() or not cost.startswith("rho") or limit is None or needed is None or account.share_left is None:
+        return cost
+    left = _percent(account.share_left, up=False)
+    return f"{_percent(needed / limit.most, up=True)} of the budget; {left} is left"
+
+
+def account_in_shares(account: Account) -> str:
+    """Return the rest of a budget as a share, or in full if it is a pure epsilon or ``--verbose`` asks for it."""
+    full, left = str(account), account.share_left
+    if is_verbose() or left is None or not full.startswith("rho"):
+        return full
+    return f"{_percent(left, up=False)} of {account.limit} is left"
+
+
+def _percent(share: Fraction, *, up: bool) -> str:
+    """Return a share in percent, rounded up or down; below 10 % and above 90 % with one decimal."""
+    tenths = 1 if Fraction(1, 10) <= share <= Fraction(9, 10) else 10
+    rounded = Fraction((math.ceil if up else math.floor)(100 * tenths * share), tenths)
+    return f"{float(rounded):g} %"
+
+
+def print_error(text: str) -> None:
+    """Print an error on standard error, as sentences: what is wrong, then what to do."""
+    message = _in_options(text if is_verbose() else _in_shares(text))
+    typer.echo(f"sfumato: {sentences(message, names=set(_WORD.findall(' '.join(sys.argv))))}", err=True)
+
+
+def sentences(message: str, names: Container[str] = ()) -> str:
+    """Return a message of the library as sentences, each with a capital letter and a period.
+
+    A part of the message that ends with a statement or a command gets no period, so that it can be copied.
+
+    Args:
+        message: clauses, divided by semicolons.
+        names: words that keep their case, such as the arguments of the command line.
+
+    >>> sentences("out.csv exists; choose another name, or overwrite it")
+    'out.csv exists. Choose another name, or overwrite it.'
+    >>> sentences("age is no number; use a column of numbers", names={"age"})
+    'age is no number. Use a column of numbers.'
+    >>> sentences("no delimiter '; ' is known; see 'sfumato query --help'")
+    "No delimiter '; ' is known. See 'sfumato query --help'."
+    >>> sentences("rows are private; ask SELECT COUNT(*) FROM people")
+    'Rows are private. Ask SELECT COUNT(*) FROM people'
+    """
+    clauses = [message[place.start() : place.end()] for place in _CLAUSE.finditer(message)]
+    starts = (_with_capital(clause.removesuffix("; "), names) for clause in clauses)
+    return " ".join(
+        text if text.endswith((".", "?", "!", "...")) or _COPIED.search(text) else f"{text}." for text in starts
+    )
+
+
+def _with_capital(clause: str, names: Container[str]) -> str:
+    """Return a clause with a capital letter, unless it begins with a name, a file, an option or a command."""
+    if clause.startswith(("pip install ", "sfumato ")):
+        return f"Run: {clause}"
+    word = _FIRST_WORD.match(clause)
+    if word is None or (word[1] in names and word[1] not in _ARTICLES):
+        return clause
+    return f"{clause[0].upper()}{clause[1:]}"
 
 
 def _in_options(message: str) -> str:

@@ -29,7 +29,7 @@ from sfumato.app.cli.options import (
     read_schema,
     refuse_without_schema,
 )
-from sfumato.app.cli.output import columns, print_message, refuse_clashes, result, working
+from sfumato.app.cli.output import columns, cost_in_shares, print_message, refuse_clashes, result, working
 from sfumato.app.help_pages import HelpPage, help_page, missing_for_table, missing_of_release
 from sfumato.errors import InputError, QueryError, pluralize
 
@@ -89,7 +89,7 @@ class QuestionOptions:
             )
 
     def parsed(self) -> _ParsedStatement:
-        """Read the statement, under the bounds of a schema or others; a single table has only those of its domain."""
+        """Read the statement, under the bounds of the domain, of the schema or of the options."""
         from sfumato.app.api.questions import question
 
         refuse_without_schema(self.schema, unit_rows=self.unit_rows is not None, per=bool(self.per))
@@ -308,10 +308,11 @@ def query(given: QueryOptions) -> None:
     with working("Answering"):
         answer = ask(vault, parsed.query, loss=loss, confidence=request.confidence)
     answer = request.post_processed(answer)
+    cost = cost_in_shares(answer.cost, source.charge, vault.remaining)
     if given.out is None:
-        _print(answer, as_json=given.as_json)
+        _print(answer, cost, as_json=given.as_json)
     else:
-        _write(answer, given.out, overwrite=given.overwrite, as_json=given.as_json)
+        _write(answer, cost, given, given.out)
 
 
 @help_page(
@@ -361,11 +362,15 @@ def price(given: PriceOptions) -> None:
     result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
 
 
-def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None:
-    answer.released_rows().write(out, overwrite=overwrite)
+def _write(answer: Answer, cost: str, given: QueryOptions, out: Path) -> None:
+    answer.released_rows().write(out, overwrite=given.overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.statement_json()}
-    result(written | stated, f"Wrote {out}: {pluralize(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
+    result(
+        written | stated,
+        f"Wrote {out}: {pluralize(len(answer), 'row')}.\n{_meaning(answer, cost)}",
+        as_json=given.as_json,
+    )
 
 
 def _vault(source: Source, parsed: _ParsedStatement) -> Vault:
@@ -380,10 +385,10 @@ def _vault(source: Source, parsed: _ParsedStatement) -> Vault:
     return source.schema(described).for_view(view)
 
 
-def _print(answer: Answer, *, as_json: bool) -> None:
+def _print(answer: Answer, cost: str, *, as_json: bool) -> None:
     from sfumato.query.answer import json_pieces
 
-    for piece in (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [_text(answer)]:
+    for piece in (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [_text(answer, cost)]:
         typer.echo(piece, nl=False)
     typer.echo()
 
@@ -405,21 +410,21 @@ def _line(expected: ExpectedError) -> dict[str, Any]:
     }
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: Answer, cost: str) -> str:
     lines = [
         dict(zip(answer.groups, key, strict=True))
         | {name: str(value) for name, value in zip(answer.columns, values, strict=True)}
         for key, values in zip(answer.keys, answer.values, strict=True)
     ]
-    return f"{columns(lines)}\n\n{_meaning(answer)}"
+    return f"{columns(lines)}\n\n{_meaning(answer, cost)}"
 
 
-def _meaning(answer: Answer) -> str:
+def _meaning(answer: Answer, cost: str) -> str:
     notes = [*answer.notes, *([] if answer.truncation is None else [str(answer.truncation)])]
     notes_text = "".join(f"\nNote: {each}" for each in notes)
     probability = f"{float(answer.confidence):g}"
     sure = f"Intervals hold the exact answer{answer.table_phrase} with probability {probability}, each on its own."
-    return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{notes_text}"
+    return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {cost}{notes_text}"
 
 
 @help_page(
@@ -458,11 +463,12 @@ def regress(
     vault = source.vault()
     with working("Making the release"):
         regression = linear_regression(vault, outcome, by, loss=amount, confidence=confidence)
+    cost = cost_in_shares(regression.cost, source.charge, vault.remaining)
     lines = [
         {"of": each.variable, "table": str(each.table), "population": str(each.population or "-")}
         for each in regression.coefficients
     ]
     sure = f"Intervals hold with probability {float(regression.confidence):g}, each on its own."
     notes = "".join(f"\nNote: {each}" for each in regression.notes)
-    text = f"{columns(lines)}\n\n{sure}\nGuarantee: {regression.guarantee}\nCost: {regression.cost}{notes}"
+    text = f"{columns(lines)}\n\n{sure}\nGuarantee: {regression.guarantee}\nCost: {cost}{notes}"
     result(regression.to_json(), text, as_json=as_json)

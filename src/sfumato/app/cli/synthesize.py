@@ -22,6 +22,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    cost_in_shares,
     print_message,
     refuse_clashes,
     result,
@@ -165,7 +166,7 @@ class SynthesizeOptions:
         )
 
     def linked(self, schema: Path) -> LinkedOptions:
-        """Return the options of ``synthesize linked``, of which a folder as ``--out`` is the former spelling.
+        """Return the options of ``synthesize linked``.  Its former spelling is a folder as ``--out``.
 
         Raises:
             InputError: an option is for one synthetic table.
@@ -269,6 +270,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     _warn(vault.domain, given.rows, loss, request)
     with working("Making the release"):
         release = request.release(vault)
+        cost = cost_in_shares(release.cost, source.charge, vault.remaining)
         del vault  # and the tables that it keeps: rows are drawn without them
         sample = release.rows
     sample.write(out, overwrite=given.overwrite)
@@ -280,7 +282,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
     value = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
-    result(value, _text(release), as_json=given.as_json)
+    result(value, _text(release, cost), as_json=given.as_json)
 
 
 def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: bool) -> None:
@@ -336,13 +338,13 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
         print_message(f"Wrote the page {given.html}.")
 
 
-def _text(release: Synthetic) -> str:
+def _text(release: Synthetic, cost: str) -> str:
     chosen = "".join(f"\n  {option}" for option in release.provenance.get("chosen_among", ()))
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     return (
         f"Method: {release.provenance['method']}"
         + (f"\nChosen without the data, among:{chosen}" if chosen else "")
-        + f"\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}\n"
+        + f"\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}\n"
         + _errors(release.codebook)
     )
 

@@ -21,6 +21,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    cost_in_shares,
     print_message,
     refuse_clashes,
     result,
@@ -167,6 +168,7 @@ def linked(given: LinkedOptions) -> None:
     vault = source.schema(schema)
     with working("Making the release"):
         release = synthesize_linked(vault, loss=loss, children=children, total=total)
+        cost = cost_in_shares(release.cost, source.charge, vault.remaining)
         del vault
         tables = release.tables
     rows = {name: table.num_rows for name, table in tables.items()}
@@ -174,7 +176,7 @@ def linked(given: LinkedOptions) -> None:
     for note in release.notes:
         print_message(f"Note: {note}.")
     value = {"out": str(given.out), "files": [path.name for path in files], "rows": rows, **release.statement()}
-    result(value, _text(release), as_json=given.as_json)
+    result(value, _text(release, cost), as_json=given.as_json)
 
 
 def _write_tables(
@@ -284,7 +286,9 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
         if not mark or not value:
             raise InputError(f"{option} takes TABLE=, and what holds of that table, not {text!r}", culprit=text)
         if name not in known:
-            raise InputError(f"{option}: {name!r} is no child table here; {', '.join(known)} are", culprit=name)
+            raise InputError(
+                f"{option}: {name!r} is no child table here; the child tables are {', '.join(known)}", culprit=name
+            )
         if name in values:
             raise InputError(f"{option} is said twice of {name}", culprit=name)
         values[name] = value
@@ -292,14 +296,14 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
 
 
 def _owner(related: LinkedTables, child: ChildTable) -> str:
-    """Return the unit for which the rows of a child table are counted."""
+    """Return the unit whose rows in a child table are counted."""
     above = related.parent_of(child)
     if above is None:
         return "a unit"
     return f"a row of {above.table.name} and {related.most_rows(child)} of a unit"
 
 
-def _text(release: LinkedRelease) -> str:
+def _text(release: LinkedRelease, cost: str) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
         f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
@@ -308,7 +312,7 @@ def _text(release: LinkedRelease) -> str:
         + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
         for child in release.linked.children
     )
-    return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
+    return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}"
 
 
 _MOST_SHOWN = 100  # lines of a table of a codebook
