@@ -189,6 +189,10 @@ def test_an_anonymized_table_is_counted_again_and_compared_with_its_source(works
     assert "The fact that a person is in the table" in page
     public = sheet(workspace, "--ledger", "people.ledger", "--public", file="k5.csv")
     assert {each["before"] for each in public["reidentification"]} == {"Not evaluated"}
+    rows = (workspace / "k5.csv").read_text().splitlines()
+    (workspace / "moved.csv").write_text("\n".join([*rows[:-1], next(row for row in rows[1:] if row != rows[-1])]))
+    moved = ("sign-off", "moved.csv", "--ledger", "people.ledger", "--html", "none.html")
+    assert "other rows or classes" in sfumato(*moved, cwd=workspace, code=2).stderr
     fewer = (workspace / "k5.csv").read_text().splitlines()[:-1]
     (workspace / "cut.csv").write_text("\n".join(fewer))
     refused = ("sign-off", "cut.csv", "--ledger", "people.ledger", "--html", "none.html")

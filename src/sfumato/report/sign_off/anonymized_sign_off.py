@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.anonymize.reidentification import Risk, assess, assess_table, assess_units
-from sfumato.anonymize.release.request import UnitsOfClasses, parse_criterion, population
+from sfumato.anonymize.release.request import UnitsOfClasses, parse_criterion, population, raw_classes
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, percent, pluralize
 from sfumato.report.drawing import percent_up
@@ -54,6 +54,11 @@ class PublishedTable:
         """Return the risk of its rows, counted again."""
         return assess_table(self.table, quasi=quasi, threshold=THRESHOLD)
 
+    def squared_sizes(self, quasi: Sequence[str]) -> int:
+        """Return the sum of the squared sizes of its classes: a moved row changes it, unless two sizes only swap."""
+        sizes = raw_classes(open_table(self.table), quasi)["units"].to_numpy().astype(np.int64)
+        return int((sizes * sizes).sum())
+
 
 @dataclass(frozen=True)
 class StatedAnonymization:
@@ -95,8 +100,11 @@ class StatedAnonymization:
     def published(self, table: PublishedTable, risk: Risk) -> bool:
         """Return whether a table has the columns, rows and classes of this anonymization."""
         facts = self.facts
-        by_rows = facts["counted"] == "rows" and not risk.left_out
-        classes = not by_rows or (facts["classes"], facts["smallest_class"]) == (risk.classes, risk.smallest_class)
+        squares = facts["discernibility"] - facts["suppressed"] * facts["rows"]
+        classes = bool(risk.left_out) or (
+            (facts["classes"], squares) == (risk.classes, table.squared_sizes(self.quasi))
+            and (facts["counted"] != "rows" or facts["smallest_class"] == risk.smallest_class)
+        )
         rows = facts["rows"] - facts["suppressed"] == risk.rows + risk.left_out
         return rows and classes and set(table.columns) == {*self.quasi, *self.unchanged}
 
@@ -188,7 +196,7 @@ def anonymized_sign_off(
     attacks = tuple(each for each in verdicts or () if each.is_risk)
     scores = tuple(each for each in verdicts or () if not each.is_risk)
     rows = f"{after.rows + after.left_out:,} of {pluralize(stated.facts['rows'], 'row')}"
-    tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(after))
+    tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(stated, after))
     judged = points_to_judge(tiles, (*scores, *attacks), evaluated=verdicts is not None)
     return SignOff(
         title=table.name,
@@ -248,11 +256,14 @@ def _accuracy(stated: StatedAnonymization, scores: Sequence[Judgement]) -> Tile:
     return Tile("Accuracy", NOT_EVALUATED, sentence, Tone.NONE)
 
 
-def _risk(after: Risk) -> Tile:
-    highest = after.prosecutor.highest
-    sentence = f"On average {percent_up(after.prosecutor.average)} over the rows. Counted in this file."
-    tone = Tone.CARE if highest <= THRESHOLD else Tone.BAD
-    return Tile("Risk measured", f"A match is right with at most {percent_up(highest)}", sentence, tone)
+def _risk(stated: StatedAnonymization, after: Risk) -> Tile:
+    highest, average = percent_up(after.prosecutor.highest), percent_up(after.prosecutor.average)
+    tone = Tone.CARE if after.prosecutor.highest <= THRESHOLD else Tone.BAD
+    sentence = f"On average {average} over the rows. Counted in this file."
+    if stated.facts["counted"] == "rows":
+        return Tile("Risk measured", f"A match is right with at most {highest}", sentence, tone)
+    more = "A person may have several rows, and the risk is then higher."
+    return Tile("Risk measured", f"At most {highest} for a person with one row", f"{sentence} {more}", tone)
 
 
 def _guarantee(stated: StatedAnonymization) -> tuple[str, ...]:
@@ -324,6 +335,7 @@ def _checks(stated: StatedAnonymization, after: Risk, record: LedgerRecord | Non
         ledger: tuple[Check, ...] = (Check("No ledger was given: earlier releases are not checked", to_judge=True),)
     else:
         number = record.entry.number
-        sizes = Check(f"Columns, number of rows, number of classes and smallest class are those of entry {number}")
+        same = "Columns and number of rows" if after.left_out else "Columns, number of rows and sizes of the classes"
+        sizes = Check(f"{same} agree with entry {number}")
         ledger = (*record.checks(), sizes, Check("The values of the rows were not compared", to_judge=True))
     return (class_sizes, *ledger, *further, *missing, judged)
