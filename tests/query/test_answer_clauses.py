@@ -157,7 +157,8 @@ def test_an_aggregate_that_is_not_selected_is_charged_as_if_it_were_and_not_show
     assert vault.remaining.spent.epsilon == 1
     assert chosen.provenance == selected.provenance
     assert chosen.columns == ("n", "sum(income)")
-    assert [row[:2] for row in selected.values] == list(chosen.values)
+    passed = [row[:2] for row in selected.values if row[2] is not None and row[2] > 0]  # noise may empty a group
+    assert passed == list(chosen.values)
     assert any("for HAVING or ORDER BY mean(age) took a part of the loss" in note for note in chosen.notes)
 
 
