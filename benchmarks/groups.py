@@ -25,6 +25,7 @@ from _installed import keep_compiled
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "groups.md"
 TURNS = 4
+NEW = ("--create", "--limit", "1")  # a ledger with its budget
 RUNS = 3
 WIDTH = 120
 SIDES = (100, 316, 1000)  # cells of each column: 1e4, 1e5 and 1e6 groups
@@ -65,8 +66,8 @@ def judge(side: int, rows: int) -> list[tuple[str, float, float]]:
         ask, out = question(folder, side, rows), str(Path(folder) / "out.parquet")
         table = ask[4]
         contestants = {
-            "`sfumato query --out x.parquet`": [*ask, "--create", "--ledger", f"{folder}/one.db", "--out", out],
-            "`sfumato query --json`": [*ask, "--create", "--ledger", f"{folder}/two.db", "--json"],
+            "`sfumato query --out x.parquet`": [*ask, *NEW, "--ledger", f"{folder}/one.db", "--out", out],
+            "`sfumato query --json`": [*ask, *NEW, "--ledger", f"{folder}/two.db", "--json"],
             "the same again, from the ledger": [*ask, "--ledger", f"{folder}/one.db", "--out", out, "--overwrite"],
             "DuckDB, no privacy": [sys.executable, "-c", DUCKDB, table, f"{folder}/duck.parquet"],
             "polars, no privacy": [sys.executable, "-c", POLARS, table, f"{folder}/polars.parquet"],
@@ -91,7 +92,7 @@ def in_turns(before: Path, rows: int) -> str:
         sources = {"before": before, "now": Path(__file__).resolve().parent.parent}
         for turn in range(TURNS + 1):
             for name, root in sources.items():
-                end = ["--create", "--ledger", f"{folder}/{name}{turn}.db", "--out", f"{folder}/{name}{turn}.parquet"]
+                end = [*NEW, "--ledger", f"{folder}/{name}{turn}.db", "--out", f"{folder}/{name}{turn}.parquet"]
                 found[name].append(charged([*ask, *end], PYTHONPATH=str(root / "src")))
         sizes = {name: Path(folder, f"{name}0.db").stat().st_size / 1e6 for name in sources}
     said = []

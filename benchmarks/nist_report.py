@@ -131,7 +131,8 @@ def by_command(method: str, epsilon: float, described: Path, release: Path) -> f
     """Return the release that ``sfumato synthesize`` writes, with its own ledger; CPU seconds."""
     made = release.with_suffix(".parquet")
     ledger = release.with_suffix(".db")
-    told = ("--epsilon", epsilon, "--delta", DELTA, "--method", method, "--ledger", ledger, "--create", "--out", made)
+    told = ("--epsilon", epsilon, "--delta", DELTA, "--method", method, "--ledger", ledger, "--out", made)
+    told = (*told, "--create", "--limit", f"{epsilon},{DELTA}")
     table = real_data("nist") / "national2019.csv"
     command = [sys.executable, "-m", "sfumato", "synthesize", table, "--domain", described, *told]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

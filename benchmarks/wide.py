@@ -56,7 +56,7 @@ def run(rows: int, columns: int) -> list[dict[str, float]]:
         command = ["synthesize", str(table), "--domain", str(domain), "--out", str(out), "--method", "aim"]
         command += ["--way", "3", "--epsilon", "1", "--delta", "1e-9", "--overwrite"]
         command += ["--ledger", str(Path(folder) / "ledger.db")]
-        for more in (["--create"], []):
+        for more in (["--create", "--limit", "1,1e-9"], []):
             start = perf_counter()
             process = subprocess.Popen([sys.executable, "-m", "sfumato", *command, *more], stdout=subprocess.DEVNULL)
             _, status, used = os.wait4(process.pid, 0)

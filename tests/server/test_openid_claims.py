@@ -244,7 +244,7 @@ def test_a_server_logs_people_in_by_a_provider_of_its_own_authority(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [({"ca_file": "missing.pem"}, "holds no certificates"), ({"proxy": "proxy.example"}, "a proxy is written")],
+    [({"ca_file": "missing.pem"}, "holds no certificates"), ({"proxy": "proxy.example"}, "A proxy is written")],
 )
 def test_settings_that_cannot_be_used_are_refused_before_the_server_starts(tmp_path, change, reason):
     (tmp_path / "secret").write_text(SECRET)

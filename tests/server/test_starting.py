@@ -32,7 +32,7 @@ def test_a_port_that_is_taken_is_said_in_one_sentence_and_nothing_is_made(tmp_pa
         port = str(taken.getsockname()[1])
         found = serve(tmp_path, "--port", port, "--workers", workers)
     assert found.returncode == 2
-    assert f"cannot listen on 127.0.0.1 port {port}" in " ".join(found.stderr.split())
+    assert f"Cannot listen on 127.0.0.1 port {port}" in " ".join(found.stderr.split())
     assert "link" not in found.stderr
     assert len(found.stderr.strip().splitlines()) <= 2
     assert list(tmp_path.iterdir()) == []
@@ -41,7 +41,7 @@ def test_a_port_that_is_taken_is_said_in_one_sentence_and_nothing_is_made(tmp_pa
 def test_an_address_of_another_machine(tmp_path):
     found = serve(tmp_path, "--host", "192.0.2.1", "--port", "0")
     assert found.returncode == 2
-    assert "cannot listen on 192.0.2.1" in " ".join(found.stderr.split())
+    assert "Cannot listen on 192.0.2.1" in " ".join(found.stderr.split())
     assert list(tmp_path.iterdir()) == []
 
 

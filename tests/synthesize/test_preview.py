@@ -84,7 +84,7 @@ def test_a_preview_is_free_and_needs_no_ledger(folder):
 
 def test_a_release_whose_pairs_are_hidden_is_refused_before_the_charge(folder):
     refused = sfumato(*GIVEN, "--rows", "300", "--out", "o.csv", "--create", "--limit", "20,1e-6", cwd=folder, code=2)
-    assert "pairs of columns need about" in refused.stderr
+    assert "Pairs of columns need about" in refused.stderr
     assert not (folder / "o.csv").exists()
     assert not (folder / "people.ledger").exists()
     sfumato(*GIVEN, "--rows", "300", "--out", "o.csv", "--create", "--limit", "20,1e-6", "--anyway", cwd=folder)
@@ -94,7 +94,7 @@ def test_a_release_whose_pairs_are_hidden_is_refused_before_the_charge(folder):
 def test_a_release_needs_a_file_or_a_preview(folder):
     refused = sfumato(*GIVEN, cwd=folder, code=2)
     assert "--out" in refused.stderr
-    assert "missing: --out FILE" in refused.stderr
+    assert "Missing: --out FILE" in refused.stderr
 
 
 def test_a_preview_says_whose_noise_it_states():

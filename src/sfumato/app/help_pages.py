@@ -79,7 +79,7 @@ class SectionedCommand(TyperCommand):
             required = (each for each in self.params if getattr(each, "required", False))
             missing = [_display(each) for each in required if not values.get(each.name)]
             if missing := [*missing, *self.page.missing(values)]:
-                raise InputError(f"missing: {', '.join(missing)}; {see_help(ctx)}", culprit=missing)
+                raise InputError(f"Missing: {', '.join(missing)}; {see_help(ctx)}", culprit=missing)
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002  (typer's own)

@@ -31,7 +31,7 @@ _PHRASES = re.compile(  # of the library; names and values of the caller are in 
     r"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:with the limit|a delta of) (?=\d)|\bthe argument (?P<argument>\w+)(?!\.?\w)"""
 )
 _CLAUSE = re.compile(r"""(?:'[^'\n]*'(?!\w)|"[^"\n]*"|\([^()\n]*\)|(?!; )[\s\S])+(?:; |$)""")  # quotes may hold "; "
-_FIRST_WORD = re.compile(r"([a-z][a-z-]*)(?=[ ,:]|$)")
+_FIRST_WORD = re.compile(r"([a-z][a-z-]*)(?=[ ,]|$)")  # a word before a colon is the name of a field
 _WORD = re.compile(r"[\w-]+")
 _ARTICLES = frozenset(
     {"a", "an", "the", "this", "no", "there", "it"}
