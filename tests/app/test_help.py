@@ -98,7 +98,12 @@ def test_no_help_and_no_version_loads_rich() -> None:
         (("query", "preview", "people.csv"), ["SELECT", "--epsilon"]),
         (("query", "price", "people.csv"), ["SELECT", "--error"]),
         (("synthesize", "absent.csv"), ["--out", "--epsilon", "--domain"]),
-        (("synthesize", "linked", "absent"), ["--out", "--epsilon", "--domain"]),
+        (("synthesize", "linked", "absent"), ["--out", "--epsilon", "--schema", "'sfumato schema draft absent'"]),
+        (
+            ("synthesize", "people.csv"),
+            ["--out", "--epsilon", "--create --limit BUDGET (there is no ledger people.ledger)"],
+        ),
+        (("synthesize", "people.csv", "--preview"), ["--epsilon"]),
         (("anonymize", "people.csv", "--create"), ["--quasi", "--k", "--out", "--limit"]),
         (("regress", "people.csv", "age"), ["--by", "--epsilon"]),
         (("bound", "people.csv"), ["--by COLUMN (or --cells N)", "--epsilon"]),
@@ -112,6 +117,7 @@ def test_everything_that_is_missing_is_named_at_once(
     (line,) = sfumato(*words, cwd=workspace, code=2).stderr.splitlines()
     assert all(each in line for each in missing)
     assert "--domain" in missing or "--domain" not in line
+    assert ("--preview" in words or "preview" in words) <= ("--create" not in line)
     assert line.removesuffix(".").endswith("--help'")
     assert files(workspace) == before
 

@@ -78,7 +78,10 @@ class SectionedCommand(TyperCommand):
         if not any(parameter.is_eager and values.get(parameter.name) for parameter in self.get_params(ctx)):
             required = (each for each in self.params if getattr(each, "required", False))
             missing = [_display(each) for each in required if not values.get(each.name)]
-            if missing := [*missing, *self.page.missing(values)]:
+            missing += self.page.missing(values)
+            if missing and {"create", "limit"} <= {each.name for each in self.params}:
+                missing += missing_ledger(values)
+            if missing:
                 raise InputError(f"Missing: {', '.join(missing)}; {see_help(ctx)}", culprit=missing)
         return super().parse_args(ctx, args)
 
@@ -248,22 +251,41 @@ def files_next_to(table: str, *suffixes: str) -> list[Path]:
     return [each for each in map(place.with_suffix, suffixes) if each.is_file()] if place.name else []
 
 
-def missing_of_release(given: Mapping[str, Any]) -> Iterator[str]:
+def missing_of_release(given: Mapping[str, Any], *, described: str = "domain") -> Iterator[str]:
     """Yield what the command line of a charged release lacks.
 
     A new ledger needs a budget: otherwise, the loss of its first release would be its budget for ever.
     """
     if not (given.get("epsilon") or given.get("rho") or given.get("delta")):
         yield "--epsilon E --delta D (or --rho R)"
-    yield from missing_for_table(given, "; without it, the loss of this release would be the budget for ever")
+    why = "; without it, the loss of this release would be the budget for ever"
+    yield from missing_for_table(given, why=why, described=described)
 
 
-def missing_for_table(given: Mapping[str, Any], why: str = "") -> Iterator[str]:
-    """Yield what the command line lacks to open a table, whose domain may lie next to it, and its ledger."""
+def missing_for_table(given: Mapping[str, Any], *, why: str = "", described: str = "domain") -> Iterator[str]:
+    """Yield what the command line lacks to open a table, whose domain may lie next to it, and a new ledger."""
     from sfumato.engine.table_files import redacted_source
 
-    table = given.get("table")
-    if not (given.get("domain") or given.get("schema")) and (not table or not files_next_to(table, ".yaml", ".yml")):
-        yield f"--domain FILE ('sfumato domain draft {redacted_source(table) if table else 'TABLE'}' drafts one)"
+    if _description(given) is None:
+        table = given.get("table")
+        named = redacted_source(table) if table else "TABLE"
+        yield f"--{described} FILE ('sfumato {described} draft {named}' drafts one)"
     if given.get("create") and not given.get("limit"):
         yield f"--limit BUDGET (such as 2,1e-9{why})"
+
+
+def missing_ledger(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options for a new ledger if none is named, and none lies next to the description or the table."""
+    path, free = _description(given), ("ledger", "create", "preview", "accuracy", "cost")
+    if path is None or any(given.get(name) for name in free):
+        return
+    ledger = path.resolve().with_suffix(".ledger")
+    if not (ledger.exists() or files_next_to(given.get("table") or "", ".ledger")):
+        yield f"--create --limit BUDGET (there is no ledger {ledger.name})"
+
+
+def _description(given: Mapping[str, Any]) -> Path | None:
+    """Return the domain or schema of a command line, or the first file next to its table."""
+    named, table = given.get("domain") or given.get("schema"), given.get("table")
+    near = files_next_to(table, ".yaml", ".yml") if table and not named else []
+    return Path(named) if named else near[0] if near else None

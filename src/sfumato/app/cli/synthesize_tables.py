@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,7 +133,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
             "What to keep accurate": "order most memory final",
             "Ledger": "create limit",
         },
-        missing=missing_of_release,
+        missing=partial(missing_of_release, described="schema"),
     )
 )
 def linked(given: LinkedOptions) -> None:
