@@ -346,7 +346,7 @@ def _second_budget_refusal(others: Sequence[Dataset]) -> RefusalError:
         "table-registered",
         "The table is registered under another name",
         409,
-        f"it is {names} already.  The releases under both names add up, so people are protected less than either limit "
+        f"it is {names} already. The releases under both names add up, so people are protected less than either limit "
         f"says; {remedy}, or confirm a second budget",
     )
 

@@ -717,7 +717,7 @@ def test_a_second_name_is_a_second_budget_only_when_confirmed(server, table, tmp
         found = problem(lambda: steward.register(name, source=str(source), domain=DOMAIN, limit="10"))  # noqa: B023
         assert (found["type"], found["status"], found["charged"]) == ("/problems/table-registered", 409, False)
         assert "'people'" in found["detail"]
-        assert "adds up" in found["detail"]
+        assert "add up" in found["detail"]
     assert [each["name"] for each in steward.datasets()] == ["people"]
     steward.register("again", source=str(table), domain=DOMAIN, limit="10", second_budget=True)
     assert [each["name"] for each in steward.datasets()] == ["again", "people"]

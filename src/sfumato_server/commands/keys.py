@@ -43,17 +43,19 @@ class KeyState(StrEnum):
 
 @app.command()
 def issue(
-    name: Annotated[str, typer.Argument(help="Name of its holder; an analyst's caps and charges go by it.")],
-    days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which it is valid.")],
+    name: Annotated[str, typer.Argument(help="Name of the holder. Caps and charges of an analyst belong to the name.")],
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which the key is valid.")],
     scope: Annotated[
         HolderScope,
-        typer.Option(help="What it may do. An officer reads journals and sign-off pages; a monitor reads metrics."),
+        typer.Option(
+            help="What the key may do. An officer reads journals and sign-off pages, a monitor reads metrics."
+        ),
     ] = HolderScope.ANALYST,
     ledger: ServerLedger = _LEDGER,
-    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the ledger. Fails if there is one already.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Issue a key and print it, this once: the first steward needs no page for it."""
+    """Issue a key and print it. It is shown only once."""
     if create:
         require("server", "the server")
         from sfumato_server.service import create_database
@@ -68,12 +70,12 @@ def issue(
 
 @app.command()
 def rotate(
-    key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")],
-    overlap: Annotated[int, typer.Option(min=0, max=720, help="Hours for which the former key goes on working.")] = 0,
+    key_id: Annotated[str, typer.Argument(help="Id of the key, from 'sfumato key list'.")],
+    overlap: Annotated[int, typer.Option(min=0, max=720, help="Hours for which the old key still works.")] = 0,
     ledger: ServerLedger = _LEDGER,
     as_json: JsonOption = False,
 ) -> None:
-    """Issue a key in the place of another and print it, this once; it lasts as long as the other was issued for."""
+    """Replace a key by a new one with the same lifetime, and print the new one. It is shown only once."""
     with _registry(ledger) as registry:
         rotated = registry.rotate(key_id, overlap=timedelta(hours=overlap))
         if rotated is None:
@@ -84,9 +86,9 @@ def rotate(
 
 @app.command("list")
 def listed(
-    name: Annotated[str, typer.Option(help="Only keys whose holder's name has this text.")] = "",
+    name: Annotated[str, typer.Option(help="Only keys whose holder's name contains this text.")] = "",
     state: Annotated[KeyState, typer.Option(help="Only keys of this state.")] = KeyState.ALL,
-    ending: Annotated[int | None, typer.Option(min=0, help="Only valid keys that end within these days.")] = None,
+    ending: Annotated[int | None, typer.Option(min=0, help="Only valid keys that end within so many days.")] = None,
     ledger: ServerLedger = _LEDGER,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,9 +107,10 @@ def listed(
 
 @app.command()
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="Id of the key, as the list has it.")], ledger: ServerLedger = _LEDGER
+    key_id: Annotated[str, typer.Argument(help="Id of the key, from 'sfumato key list'.")],
+    ledger: ServerLedger = _LEDGER,
 ) -> None:
-    """End a key and the sessions that were begun with it; a server that runs forgets it within two seconds."""
+    """End a key and its sessions. A running server follows within two seconds."""
     with _registry(ledger) as registry:
         if not registry.revoke(key_id):
             raise InputError("there is no such key, or it was revoked before", culprit=key_id)
@@ -117,7 +120,7 @@ def revoke(
 def _print_secret(key: Key, secret: str, *, as_json: bool) -> None:
     if not as_json:
         print_message(
-            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
+            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only once:"
         )
     result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 

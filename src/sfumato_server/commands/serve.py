@@ -31,10 +31,10 @@ class ServerOptions:
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1
-    create: Annotated[bool, typer.Option("--create", help="Begin the ledger; only where there is none.")] = False
+    create: Annotated[bool, typer.Option("--create", help="Create the ledger. Fails if there is one already.")] = False
     sample: Annotated[bool, typer.Option("--sample/--no-sample", help="Register a bundled public table.")] = True
     link: Annotated[
-        bool, typer.Option("--link/--no-link", help="Print a steward's link where there is no steward.")
+        bool, typer.Option("--link/--no-link", help="Print a link for the first steward, if there is no steward.")
     ] = True
 
 
@@ -45,26 +45,26 @@ class TableOptions:
     tables: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder, or HOST or HOST:PORT of a database, whose tables may be registered; several times. "
-            "Without, anything that this server can read may."
+            help="A folder, or HOST or HOST:PORT of a database, whose tables may be registered. Repeatable. "
+            "Default: everything that the server can read."
         ),
     ] = None
     source_passwords: Annotated[
         Path | None,
         typer.Option(
-            help="A file with passwords of databases whose tables are registered, a line each: "
-            "HOST:PORT:DATABASE:USER:PASSWORD. Addresses of tables hold none."
+            help="A file with the passwords of databases, one per line: HOST:PORT:DATABASE:USER:PASSWORD. "
+            "Registered addresses hold no password."
         ),
     ] = None
     snapshots: Annotated[
         str | None,
         typer.Option(
-            help="Folder for the rows of declared versions, which the server answers from; without, LEDGER.snapshots "
-            "next to a SQLite file, or sfumato/snapshots in the state folder of the server's user."
+            help="Folder for copies of the tables, from which the server answers. Default: LEDGER.snapshots next to a "
+            "SQLite file, or sfumato/snapshots in the state folder of the server's user."
         ),
     ] = None
     table_memory: Annotated[
-        int, typer.Option(min=0, help="MiB that a worker's tables may hold before it forgets some; 0 for any number.")
+        int, typer.Option(min=0, help="MiB of tables that a worker caches. Default: 0, for no limit.")
     ] = 0
 
 
@@ -72,20 +72,16 @@ class TableOptions:
 class LimitOptions:
     """The limits of keys and of connections."""
 
-    rate: Annotated[
-        int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
-    ] = 3000
+    rate: Annotated[int, typer.Option(min=0, help="Requests per minute and key in a worker; 0 for no limit.")] = 3000
     answer_cells: Annotated[
-        int, typer.Option(min=0, help="Cells of one answer, groups times aggregates, at most; 0 for any number.")
+        int, typer.Option(min=0, help="Largest number of cells in an answer, groups times aggregates; 0 for no limit.")
     ] = 1_000_000
     large_questions: Annotated[
         int,
-        typer.Option(
-            min=0, help="Questions of 10,000 cells and more that a worker takes of one key at a time; 0 for any number."
-        ),
+        typer.Option(min=0, help="Questions of 10,000 cells or more at a time, per key in a worker; 0 for no limit."),
     ] = 2
     reply_rate: Annotated[
-        int, typer.Option(min=0, help="MiB of replies a minute that a worker sends to one key; 0 for any number.")
+        int, typer.Option(min=0, help="MiB of replies per minute and key in a worker; 0 for no limit.")
     ] = 256
     arrival: Annotated[
         float, typer.Option(min=0.1, help="Seconds within which a request has to arrive, and a reply to be read.")
@@ -98,20 +94,20 @@ class NetworkOptions:
 
     base_url: Annotated[
         str | None,
-        typer.Option(help="The address under which people reach the server, where that is another: https://HOST."),
+        typer.Option(help="The address by which people reach the server, if it differs: https://HOST."),
     ] = None
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(help="Address or network of a proxy whose X-Forwarded headers say who asks; several times."),
+        typer.Option(help="Address or network of a proxy whose X-Forwarded headers are trusted. Repeatable."),
     ] = None
-    certificate: Annotated[Path | None, typer.Option(help="Certificate by which the server itself speaks TLS.")] = None
-    certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None
+    certificate: Annotated[Path | None, typer.Option(help="TLS certificate of the server.")] = None
+    certificate_key: Annotated[Path | None, typer.Option(help="Private key of the certificate.")] = None
     origin: Annotated[
         list[str] | None,
-        typer.Option(help="Origin of another site whose pages may use HTTP with a key: https://HOST; several times."),
+        typer.Option(help="Origin of another site whose pages may send requests with a key: https://HOST. Repeatable."),
     ] = None
     openid: Annotated[
-        Path | None, typer.Option(help="A YAML file that names the provider of identities by which people log in.")
+        Path | None, typer.Option(help="A YAML file about the identity provider by which people sign in.")
     ] = None
 
 
@@ -121,10 +117,10 @@ class WebhookOptions:
 
     webhook: Annotated[
         str | None,
-        typer.Option(help="Address that is sent notices as JSON, such as of a low budget or a release that waits."),
+        typer.Option(help="Address that gets notices as JSON, such as of a low budget or a release that waits."),
     ] = None
     webhook_ca_file: Annotated[
-        Path | None, typer.Option(help="Certificates of the only authorities trusted for the webhook.")
+        Path | None, typer.Option(help="Certificates of the only trusted authorities for the webhook.")
     ] = None
     webhook_proxy: Annotated[
         str | None, typer.Option(help="Proxy through which notices go to the webhook: http://HOST:PORT.")
@@ -134,10 +130,10 @@ class WebhookOptions:
 def serve(
     server: ServerOptions, tables: TableOptions, limits: LimitOptions, network: NetworkOptions, webhook: WebhookOptions
 ) -> None:
-    """Serve datasets: HTTP, and a page for stewards and analysts.
+    """Serve datasets over HTTP and on web pages for analysts, stewards and privacy officers.
 
-    While nobody holds a steward's key, it prints a link that opens the page for a steward, once and within an hour;
-    links that were printed before end.  'sfumato key issue' makes keys without the page.
+    If there is no steward, it prints a link that signs a steward in, once and within an hour.  Earlier links end.
+    'sfumato key issue' makes keys without the page.
     """
     require("server", "the server")
     from sfumato_server.application import ARRIVAL, LEDGER, run

@@ -85,7 +85,7 @@ class SynthesisForm(BaseModel):
             InputError: a histogram has no attributes, or both some and all.
         """
         if self.method == "histogram" and self.every == bool(self.attributes):
-            raise InputError("tick the attributes of the histogram, or 'all of them'")
+            raise InputError("tick the columns of the histogram, or 'all of them'")
         loss = LossFields(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
         rules = self._rules()
         fields = {"method": self.method, "loss": loss, "attributes": self.attributes, "zeros": rules}

@@ -165,7 +165,7 @@ def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ti
     before = spent(server)
     status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", **ticked)
     assert status == 422
-    assert "tick the attributes of the histogram, or 'all of them'" in text
+    assert "tick the columns of the histogram, or 'all of them'" in text
     assert spent(server) == before
 
 
@@ -485,7 +485,7 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         text = get(server, "/steward/former")[1]
         assert 'href="/steward/former/settings"' in text
         assert 'href="/steward/former"' in get(server, "/steward/former/settings")[1]
-        assert "epsilon = 0.5 a month: 1 of 4 months have begun, which leaves 0.5 now." in text
+        assert "epsilon = 0.5 a month: 1 of 4 months have begun, so 0.5 is left now." in text
         status, text = post("/steward/former/name", called="latter")
         assert (status, "former is renamed to latter." in text) == (200, True)
         status, text = post("/steward/latter/name", called="people")

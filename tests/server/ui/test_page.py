@@ -70,12 +70,12 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     expect(steward.get_by_role("status")).to_contain_text("people is registered")
     steward.get_by_role("link", name="Analysts", exact=True).click()
     steward.get_by_label("Analyst, as their key").fill("ana")
-    steward.get_by_label("Most they may spend").fill("1")
+    steward.get_by_label("Most that the analyst may spend").fill("1")
     steward.get_by_role("button", name="Set the cap").click()
     expect(steward.get_by_role("status")).to_contain_text("cap of ana")
     accessible(steward)
     steward.get_by_role("link", name="Keys").click()
-    steward.get_by_label("Name of its holder").fill("ana")
+    steward.get_by_label("Name of the holder").fill("ana")
     steward.get_by_role("button", name="Issue").click()
     secret = steward.locator("#secret").inner_text()
     assert secret.startswith("sfumato_analyst_")
@@ -126,8 +126,8 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     estimates = result.locator("td.estimate").all_inner_texts()
     assert len(estimates) == 4
 
-    analyst.locator("#status summary", has_text="All entries").click()
-    journal = analyst.get_by_role("region", name="What you asked, newest first")
+    analyst.locator("#status summary", has_text="Your entries").click()
+    journal = analyst.get_by_role("region", name="Your entries, newest first")
     expect(journal).to_contain_text("For ana: differential privacy with epsilon = 0.5")
     for width in (1366, 390):  # no column is cut off
         analyst.set_viewport_size({"width": width, "height": 768})
@@ -201,7 +201,7 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
     steward.get_by_role("link", name="Analysts", exact=True).click()
     steward.get_by_label("Dataset", exact=True).select_option("twin")
     steward.get_by_label("Analyst, as their key").fill("bea")
-    steward.get_by_label("Most they may spend").fill("0.5")
+    steward.get_by_label("Most that the analyst may spend").fill("0.5")
     steward.get_by_role("button", name="Set the cap").click()
     expect(steward.get_by_role("status")).to_contain_text("cap of bea is set")
     steward.get_by_label("Dataset", exact=True).select_option("twin")
@@ -490,7 +490,7 @@ def test_tables_are_made_in_the_background(server, browser):
     expect(analyst.locator("main")).to_contain_text("epsilon 1")
     accessible(analyst)
     with analyst.expect_download() as fetched:
-        analyst.get_by_role("link", name="Fetch the rows").click()
+        analyst.get_by_role("link", name="Save the rows").click()
     assert fetched.value.path().read_text().splitlines()[0].replace('"', "") == "age"
 
     steward = enter(browser, started, "stew", Scope.STEWARD)
@@ -498,7 +498,7 @@ def test_tables_are_made_in_the_background(server, browser):
     form = steward.locator("#anonymization")
     form.get_by_label("Method").select_option("mondrian")
     form.get_by_label("sex").check()
-    form.get_by_label("k: units").fill("5")
+    form.get_by_label("k: smallest").fill("5")
     accessible(steward)
     form.get_by_role("button").click()
     expect(steward.get_by_role("status")).to_contain_text("The table is ready")
