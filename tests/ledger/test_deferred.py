@@ -82,12 +82,6 @@ def test_a_program_that_another_one_overtakes_begins_no_version(tmp_path, monkey
         assert [version.number for version in ledger.data_versions()] == [1]
 
 
-def test_a_ledger_that_is_still_to_be_made_has_the_limit_of_a_new_one(tmp_path):
-    late = Ledger(f"sqlite:///{tmp_path / 'new.ledger'}", dataset="people", limit_if_new=Epsilon(2), create=True)
-    assert late.limit == Epsilon(2)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_second_ledger_is_refused_whatever_limit_it_would_have(tmp_path):
     deferred(tmp_path, Epsilon(1)).open(create=True)
     second = deferred(tmp_path, Epsilon(2))

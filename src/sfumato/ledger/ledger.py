@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
-from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, SfumatoError
+from sfumato.errors import InputError, LedgerError, LimitError, LossError, SfumatoError
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account, refuse_beyond_limit, refuse_unaffordable
 from sfumato.ledger.audit_log import Actor
@@ -77,7 +77,6 @@ class Ledger:
         url: ``sqlite:///FILE`` or ``postgresql://...``.
         dataset: its name in the ledger.
         limit: the privacy budget, which also fixes the measure; None: that of the existing ledger.
-        limit_if_new: the limit of a new ledger if none is named.
         create: true if the first release makes the ledger.  There must be none then, and the database must not hold
             other datasets: a mistyped name would begin a fresh budget for the same table.  Pass ``create`` once.  A
             script that always passes it gets a new, full budget if the ledger file is lost.
@@ -92,7 +91,6 @@ class Ledger:
         *,
         dataset: str,
         limit: Loss | None = None,
-        limit_if_new: Loss | None = None,
         create: bool = False,
     ) -> None:
         refuse_name(dataset, "a dataset")
@@ -103,7 +101,6 @@ class Ledger:
         self.version = UNDECLARED
         self.cached_answers = new_answer_cache()
         self._limit = limit
-        self._limit_if_new = limit_if_new
         self._create = create
         self._undeclared: tuple[NamedContent | str, bool] | None = None
         self._opened: JournalMemory | None = None
@@ -117,19 +114,12 @@ class Ledger:
                 return
             store = Store(self.url)
             try:
-                self._limit = self._open_dataset(store, unit, create=create)
+                created = create and self._limit is not None
+                self._limit = open_dataset(store, self.dataset, self._limit, unit, create=created)
             except BaseException:
                 store.close()
                 raise
             self._opened = JournalMemory(store, self.dataset)
-
-    def _open_dataset(self, store: Store, unit: Unit | None, *, create: bool) -> Loss:
-        try:
-            return open_dataset(store, self.dataset, self._limit, unit, create=create and self._limit is not None)
-        except MissingLedgerError:
-            if self._limit_if_new is None or not create:
-                raise
-        return open_dataset(store, self.dataset, self._limit_if_new, unit, create=True)
 
     @property
     def _memory(self) -> JournalMemory:
@@ -146,11 +136,10 @@ class Ledger:
     @property
     def limit(self) -> Loss:
         """The privacy budget: the maximum that may ever be spent."""
-        if self._limit is None and (self._limit_if_new is None or self.exists()):
+        if self._limit is None:
             self.open()
-        limit = self._limit or self._limit_if_new
-        assert limit is not None
-        return limit
+        assert self._limit is not None
+        return self._limit
 
     def exists(self) -> bool:
         """Return whether the ledger was made."""
@@ -187,13 +176,12 @@ class Ledger:
                 f"there is a ledger of {self.dataset!r} already; leave out --create, which begins a new one",
                 culprit=self.url,
             )
-        limit = self._limit or self._limit_if_new
-        if limit is None:
+        if self._limit is None:
             raise InputError(
                 "to begin a ledger, name with --limit the most that may ever be released", culprit=self.url
             )
         self._refuse_beyond(charge)
-        return limit
+        return self._limit
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse a charge that a new ledger could never take, before the ledger is made with a permanent limit."""
