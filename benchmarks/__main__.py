@@ -1,4 +1,4 @@
-"""Run every benchmark, one after the other, each in a process of its own: ``python -m benchmarks [NAME ...]``."""
+"""Run every benchmark, one after the other, each in its own process: ``python -m benchmarks [NAME ...]``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""One run of one contestant of the anonymisation benchmark, in a process and, for peers, an environment of its own.
+"""Run one contestant of the anonymization benchmark once, in a process and, for peers, an environment of its own.
 
-    python _anonymize_run.py CONTESTANT TABLE.csv K HIERARCHIES
+python _anonymize_run.py CONTESTANT TABLE.csv K HIERARCHIES
 
-``TABLE.csv`` holds the quasi-identifiers only.  CPU seconds of the call, from rows in memory to classes, are
-printed as JSON with what is needed to work out the loss: the better of two calls.  Imports and reading come
-before the clock.
+``TABLE.csv`` has the quasi-identifiers only.  The program prints, as JSON, the CPU seconds from rows in memory to
+classes (the better of two calls), and the figures that the loss needs.  Imports and reading are not timed.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def main(contestant, table, k, hierarchies):
         "sfumato-balanced": sfumato_balanced,
         "sfumato-optimal": sfumato_optimal,
     }
-    # twice, and the better: the first call of any contestant also loads what it loads lazily
+    # twice, and the better: the first call of a contestant also loads its lazy imports
     runs = [contestants[contestant](table, int(k), hierarchies) for _ in range(2)]
     print(json.dumps({"seconds": min(seconds for seconds, _ in runs), **runs[-1][1]}))
 

@@ -1,6 +1,6 @@
-"""The tables of the census benchmark as codes: Adult as private-pgm bins it, NIST national2019, fire calls.
+"""The tables of the census benchmark as codes: Adult with private-pgm's bins, NIST national2019, fire calls.
 
-Every binning is stated here and was fixed before any method was run on it.
+Every binning is stated here and was fixed before any method ran on it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parent.parent
 
 Codes = NDArray[np.int64]
-Column = tuple[Codes, int, bool]  # codes, number of cells, whether the cells have an order
+Column = tuple[Codes, int, bool]  # codes, number of cells, whether the cells are ordered
 
 
 def load(name: str) -> dict[str, Column]:
-    """Columns of a table by name."""
+    """Return the columns of a table by name."""
     return {"adult": adult, "nist": nist, "fire": fire}[name]()
 
 
 def adult() -> dict[str, Column]:
-    """48 842 rows, 14 columns: those of private-pgm's ``adult.csv`` cell by cell, up to the order of categories.
+    """Return 48 842 rows of 14 columns: private-pgm's ``adult.csv`` cell by cell, up to the order of categories.
 
-    Training and test file together, "?" a category of its own, ``education`` left out for its number;
-    age - 16 in 85 cells, hours - 1 in 99, final weight, capital gain and capital loss in 100 bins of equal
-    width from the smallest to the largest value.
+    Training and test file are joined, "?" is a separate category, and ``education`` is left out in favor of its number.
+    Age - 16 has 85 cells and hours - 1 has 99. Final weight, capital gain and capital loss have 100 bins of equal width
+    from the smallest to the largest value.
     """
     tables = [_read(real_data("adult") / name) for name in ("adult.csv", "adult_test.csv")]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
@@ -47,7 +47,9 @@ def adult() -> dict[str, Column]:
 
 
 def nist() -> dict[str, Column]:
-    """27 253 rows, 24 columns; PINCP, POVPIP, DENSITY and both weights in 64 bins of equal width, "N" a category."""
+    """Return 27 253 rows of 24 columns; PINCP, POVPIP, DENSITY and both weights have 64 bins of equal width, "N" is a
+    category.
+    """
     found: dict[str, Column] = {}
     for name, values in _read(real_data("nist") / "national2019.csv").items():
         missing = values == "N"
@@ -64,7 +66,7 @@ def nist() -> dict[str, Column]:
 
 
 def fire() -> dict[str, Column]:
-    """305 119 rows, 32 columns of codes as they come; every code that occurs is a cell, none has an order."""
+    """Return 305 119 rows of 32 columns with unchanged codes; every code that occurs is a cell, and none is ordered."""
     return {name: _categories(values) for name, values in _read(real_data("fire") / "fire.csv.gz").items()}
 
 

@@ -1,10 +1,9 @@
-"""One run of one contestant of the census benchmark, in a process (and, for peers, an environment) of its own.
+"""Run one contestant of the census benchmark once, in a process (and, for peers, an environment) of its own.
 
-    python _census_run.py CONTESTANT IN.npz OUT.npy EPSILON DELTA SEED SECONDS
+python _census_run.py CONTESTANT IN.npz OUT.npy EPSILON DELTA SEED SECONDS
 
-``IN.npz`` holds ``codes`` (rows x columns), ``sizes`` and ``ordered``; synthetic codes go to ``OUT.npy``;
-CPU seconds and peak memory are printed as JSON.  Imports are made before the clock starts; the system ends
-the process when it has used its CPU seconds.
+``IN.npz`` has ``codes`` (rows x columns), ``sizes`` and ``ordered``. Synthetic codes go to ``OUT.npy``. CPU seconds and
+peak memory are printed as JSON. Imports are not timed. The operating system ends the process after its CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ import numpy as np
 
 
 def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):  # noqa: ARG001  (noise has no seed)
-    """Return a release of a Parquet file through a vault with a ledger of its own, as users make it; read back as
-    codes.
-    """
+    """Return a release of a Parquet file through a vault with its own ledger, as users make it, read back as codes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -79,7 +76,7 @@ def sfumato_independent(codes, sizes, ordered, **options):
 
 
 class Grouped:
-    """A table whose rare values were merged by noisy one-way counts, for the recipes around private-pgm's inference."""
+    """A table whose rare values are merged by noisy one-way counts, for recipes with private-pgm's inference."""
 
     def __init__(self, codes, sizes, *, sigma, random):
         from mbi import LinearMeasurement
@@ -96,7 +93,7 @@ class Grouped:
             self.groups[name], self.shape[name] = group, int(group.max()) + 1
             sizes_of = np.sqrt(np.bincount(group, minlength=self.shape[name]))
             merged = np.bincount(group, weights=noisy, minlength=self.shape[name])
-            # one variance a measurement: merged cells are too noisy, as in the published code they are rescaled
+            # one variance per measurement: merged cells are rescaled as in the published code, so they are too noisy
             self.measured.append(LinearMeasurement(merged, (name,), sigma * float(sizes_of.mean())))
         self._table = {name: self.groups[name][table[name]] for name in self.names}
 
@@ -119,7 +116,7 @@ class Grouped:
         return float(np.abs(self.count(columns) - model.project(columns).datavector()).sum())
 
     def choose(self, scores, exponent):
-        """Return the exponential mechanism by the Gumbel trick: scores of sensitivity one, at ``exponent``."""
+        """Choose by the exponential mechanism with the Gumbel trick: scores of sensitivity one, at ``exponent``."""
         return int((scores * exponent / 2 + self.random.gumbel(size=len(scores))).argmax())
 
     def rows(self, model, seed):
@@ -138,7 +135,7 @@ class Grouped:
 
 
 def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
-    """Return the published MST recipe over private-pgm's inference: thirds for one-way tables, choosing, and pairs."""
+    """Return the published MST recipe over private-pgm's inference: thirds for one-way tables, selection, and pairs."""
     rho = _rho(epsilon, delta)
     columns = len(sizes)
 
@@ -162,7 +159,7 @@ def mbi_mst(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
 
 
 def mbi_aim(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
-    """Return the published AIM recipe over private-pgm's inference, bounded: pairs, twice as many rounds as columns, 1
+    """Return the published AIM recipe over private-pgm's inference, limited to pairs, two rounds per column, and 1
     MB.
     """
     from mbi import Domain, junction_tree
@@ -179,7 +176,7 @@ def mbi_aim(codes, sizes, ordered, *, epsilon, delta, seed):  # noqa: ARG001
         measured, spent = list(table.measured), columns / (2 * sigma**2)
         model = table.estimate(measured)
         while spent < rho * (1 - 1e-9):
-            if rho - spent < 2 * (1 / (2 * sigma**2) + exponent**2 / 8):  # the last round takes what is left
+            if rho - spent < 2 * (1 / (2 * sigma**2) + exponent**2 / 8):  # the last round takes the rest
                 sigma, exponent = math.sqrt(1 / (2 * 0.9 * (rho - spent))), math.sqrt(8 * 0.1 * (rho - spent))
             spent += 1 / (2 * sigma**2) + exponent**2 / 8
             present = [measurement.clique for measurement in measured]
@@ -233,7 +230,7 @@ def dpmm_aim(codes, sizes, ordered, **options):  # noqa: ARG001
 
 
 def _rho(epsilon, delta):
-    """Return the rho of Bun and Steinke's Proposition 1.3: what a peer without a tighter conversion may use."""
+    """Return the rho of Bun and Steinke's Proposition 1.3, for peers without a tighter conversion."""
     log = math.log(1 / delta)
     return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
 
@@ -264,7 +261,7 @@ def main(contestant, source, target, *figures):
 
 
 def peak_megabytes():
-    """Of this program: ``ru_maxrss`` would start from what the process held that this one was forked from."""
+    """Return the peak memory of this program; ``ru_maxrss`` would include the memory of the parent process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     return int(peak) / 1024

@@ -1,4 +1,4 @@
-"""Programs that a benchmark starts, as they run where they are installed."""
+"""Programs started by a benchmark, in the state of an installed package."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _DONE = "SFUMATO_BENCHMARK_COMPILED"
 
 
 def keep_compiled() -> None:
-    """Compile the library once, and let the processes that a benchmark starts keep what else they compile.
+    """Compile the library once, and let processes of a benchmark store other compiled modules.
 
-    Where a developer's shell tells Python to keep none, every process would compile all modules that it imports, and be
-    charged for it.
+    A developer's shell may disable compiled files. Every process would then compile all of its imports, at its own
+    cost.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    if _DONE not in os.environ:  # a process that a benchmark started has nothing left to do
+    if _DONE not in os.environ:  # a process started by a benchmark is already prepared
         os.environ[_DONE] = "yes"
         compileall.compile_dir(SOURCE, quiet=2)

@@ -1,6 +1,6 @@
-"""Speed of one peer, run by its own interpreter: ``python _local_peers.py PACKAGE``; prints JSON.
+"""Measure one peer with its own interpreter: ``python _local_peers.py PACKAGE``; prints JSON.
 
-Imports nothing of Sfumato, as it runs outside its environment.
+The program imports nothing of Sfumato, because it runs outside its environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NIST's SDNist report of one released file, run in the environment of that package; prints its figures as JSON.
+"""Make NIST's SDNist report of one released file, in the environment of that package; print its figures as JSON.
 
 python _nist_report_run.py FOLDER-OF-THE-TARGET RELEASE.csv FOLDER-OF-THE-REPORT
 """
@@ -14,7 +14,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
-HALVES = {  # columns that tell how far a matrix of changed correlations is from no change
+HALVES = {  # columns with the distance of changed correlations from no change
     "kendall": "correlation_difference/correlation_difference.csv",
     "pearson": "pearson_correlation/correlation_difference.csv",
 }
@@ -26,7 +26,7 @@ def rows_of(path):
 
 
 def changes(path):
-    """Return the absolute change of each pair's correlation: what stands below the diagonal."""
+    """Return the absolute change of each pair's correlation, from the cells below the diagonal."""
     return [abs(float(cell)) for index, row in enumerate(rows_of(path)[1:]) for cell in row[1 : index + 1] if cell]
 
 

@@ -1,4 +1,4 @@
-"""Where the benchmarks find tables of real people: the folder that ``SFUMATO_DATA`` names."""
+"""The location of tables of real people: the folder in ``SFUMATO_DATA``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def folder(name: str) -> Path:
-    """One table's folder; the program ends with a sentence where there is none."""
+    """Return the folder of one table; exit with a sentence if it is missing."""
     named = os.environ.get("SFUMATO_DATA")
     if not named:
         sys.exit("this benchmark needs real data: name its folder by SFUMATO_DATA")

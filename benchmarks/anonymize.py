@@ -1,14 +1,14 @@
-"""Anonymisation: proven least loss, Mondrian and k-anonymity against peers, and ten million rows.
+"""Anonymization: proven least loss, Mondrian and k-anonymity against peers, and ten million rows.
 
-    python benchmarks/anonymize.py [--rows 10000000] [--engines duckdb,spark] [--skip-peers]
-    python benchmarks/anonymize.py --kmember
-    python benchmarks/anonymize.py --kmember-large
-    python benchmarks/anonymize.py --mondrian-rows 10000000
+python benchmarks/anonymize.py [--rows 10000000] [--engines duckdb,spark] [--skip-peers]
+python benchmarks/anonymize.py --kmember
+python benchmarks/anonymize.py --kmember-large
+python benchmarks/anonymize.py --mondrian-rows 10000000
 
-The last three make one table each, which takes minutes; the first leaves those tables as they are.
+The last three commands make one table each, which takes minutes. The first command leaves those tables unchanged.
 
-Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``.  Peers are
-installed once, each into an environment of its own under ``.bench/``.  All times are CPU seconds.
+The benchmark needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``. Peers are installed once,
+each into its own environment under ``.bench/``. All times are CPU seconds.
 """
 
 from __future__ import annotations
@@ -83,17 +83,17 @@ def problem(data, hierarchies, k, limit):
 
 
 def search() -> list[dict[str, object]]:
-    """Every k and limit: least loss with proof, against an exhaustive search."""
+    """Compare the proven least loss with an exhaustive search, for every k and limit."""
     from sfumato.anonymize.search.lattice import Lattice
     from sfumato.anonymize.search.lattice_search import least_loss
     from sfumato.domain.hierarchy.levels import read_folder
 
     hierarchies = tuple(read_folder(DATA / "hierarchies").values())
     data = adult_data(adult_rows(), hierarchies)
-    least_loss(Lattice(problem(data, hierarchies, 50, "0")))  # warm
+    least_loss(Lattice(problem(data, hierarchies, 50, "0")))  # warm-up
     found = []
     for k in KS:
-        # loss and suppressed rows of a vector do not depend on the limit: one pass serves all
+        # loss and suppressed rows of a vector do not depend on the limit: one pass serves all limits
         lattice = Lattice(problem(data, hierarchies, k, "1"))
         start = time.process_time()
         nodes = [lattice.evaluate(vector) for vector in itertools.product(*(range(top + 1) for top in lattice.top))]
@@ -124,13 +124,13 @@ def search() -> list[dict[str, object]]:
 
 
 def peer(name: str) -> Path | None:
-    """Return the Python of a peer's environment, made if need be; None where it cannot be installed."""
+    """Return the Python of a peer's environment, created if necessary; None if it cannot be installed."""
     folder = BENCH / name
     python = folder / "bin" / "python"
     if not python.exists():
         venv.create(folder, with_pip=True)
     if subprocess.run([python, "-c", f"import {name}"], check=False, capture_output=True).returncode:
-        # anonypy does not say that it needs pandas
+        # anonypy does not declare that it needs pandas
         done = subprocess.run([python, "-m", "pip", "install", "--quiet", name, "pandas"], check=False)
         if done.returncode:
             print(f"{name} cannot be installed here and is left out", file=sys.stderr)
@@ -179,7 +179,7 @@ def k_anonymity(folder: Path, anjana: Path) -> list[dict[str, object]]:
         for contestant, python in (("anjana", anjana), ("sfumato-optimal", sys.executable)):
             run = contest(python, contestant, table, k)
             node = lattice.evaluate(tuple(run["vector"]))
-            # anjana may leave classes below k to be suppressed, or suppress none: its loss is that of its rows
+            # anjana may leave classes below k for suppression, or suppress none: its loss is that of its rows
             lost = lattice.floor(node.vector) if not run["suppressed"] else node.loss
             found.append(
                 {
@@ -195,7 +195,9 @@ def k_anonymity(folder: Path, anjana: Path) -> list[dict[str, object]]:
 
 
 def k_member() -> list[dict[str, object]]:
-    """Local recoding with the effort of a release, beside the losses to reach; one line is printed as it comes."""
+    """Measure local recoding with the effort of a release, next to the losses to reach; print each line when it is
+    ready.
+    """
     import numpy as np
 
     from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
@@ -227,7 +229,9 @@ def k_member() -> list[dict[str, object]]:
 
 
 def k_member_large() -> list[dict[str, object]]:
-    """Local recoding of thousands of distinct tuples, k = 10, as a release does it, beside Mondrian's greedy cuts."""
+    """Measure local recoding of thousands of distinct tuples, k = 10, like a release, next to Mondrian's greedy
+    cuts.
+    """
     import numpy as np
 
     from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
@@ -270,7 +274,9 @@ def k_member_large() -> list[dict[str, object]]:
 
 
 def mondrian_rows(rows: int) -> list[dict[str, object]]:
-    """Mondrian of one Parquet file into another, as a caller asks for it: CPU seconds and memory of this process."""
+    """Measure Mondrian from one Parquet file to another, as a caller runs it: CPU seconds and memory of this
+    process.
+    """
     import resource
 
     import numpy as np
@@ -323,7 +329,7 @@ def mondrian_rows(rows: int) -> list[dict[str, object]]:
 
 
 def mondrian_command(folder: Path) -> float:
-    """CPU seconds of the command on a folder's table, as a process of its own."""
+    """Return the CPU seconds of the command on a folder's table, in its own process."""
     begun = ["--ledger", "command.ledger", "--create", "--limit", "1"]
     words = ["anonymize", "rows.parquet", "--domain", "domain.yaml", "--method", "mondrian", "--k", "10", *begun]
     words += ["--quasi", ",".join(LARGE[0]), "--out", "command.parquet"]
@@ -342,7 +348,7 @@ def write(path: Path, names: tuple[str, ...], rows: list[dict[str, str]]) -> Non
 
 
 def make(path: Path, rows: int) -> None:
-    """Adult again and again with 10 % of the cells drawn anew from their column."""
+    """Write repeated copies of Adult with 10 % of the cells redrawn from their column."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -372,7 +378,9 @@ def make(path: Path, rows: int) -> None:
 
 
 def scale(path: Path, engine: str) -> dict[str, object]:
-    """CPU seconds of each step from a Parquet file to anonymised ones, and the peak memory, all processes together."""
+    """Return the CPU seconds of each step from a Parquet file to anonymized ones, and the peak memory of all
+    processes.
+    """
     from scale import cpu, memory
 
     from sfumato.anonymize.criteria.criterion import KAnonymity
@@ -437,7 +445,7 @@ def scale(path: Path, engine: str) -> dict[str, object]:
 
 
 def duckdb(path: Path):
-    """Return the table on DuckDB, and how DuckDB copies columns of it."""
+    """Return the table on DuckDB, and a function that copies columns of it by DuckDB."""
     import duckdb
 
     from sfumato.engine.open import open_table
@@ -449,7 +457,7 @@ def duckdb(path: Path):
 
 
 def spark(path: Path):
-    """Return the table on Spark with two local cores, and how Spark copies columns of it."""
+    """Return the table on Spark with two local cores, and a function that copies columns of it by Spark."""
     from scale import spark_session
 
     from sfumato.engine.spark.spark_table import SparkTable
@@ -462,7 +470,7 @@ ENGINES = {"duckdb": duckdb, "spark": spark}
 
 
 def part(name: str, *arguments: str) -> object:
-    """One part in a process of its own."""
+    """Run one part in its own process."""
     command = [sys.executable, __file__, "--part", name, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])

@@ -1,12 +1,12 @@
 """Synthesizers on a census: error of all pairs and triples of columns, CPU seconds and memory, side by side.
 
-    python benchmarks/census.py [--contestants sfumato-aim,mbi-mst] [--tables adult] [--epsilons 0.1,1,10]
-        [--seeds 1] [--minutes 30]
+python benchmarks/census.py [--contestants sfumato-aim,mbi-mst] [--tables adult] [--epsilons 0.1,1,10]
+    [--seeds 1] [--minutes 30]
 
-Every run is a process of its own on one thread, bounded in time; peers run in environments of their own under
-``.bench`` (``mbi`` 2.0, private-pgm's inference, with the published MST and AIM recipes around it, as its
-mechanisms are not in the package; ``dpmm``), made on first use.  Each run joins the results of earlier calls
-when it ends, in the place of an earlier run of the same method, table, epsilon and seed.
+Every run is a separate process on one thread, limited in time. Peers run in their own environments under ``.bench``,
+created on first use. ``mbi`` 2.0 is private-pgm's inference with the published MST and AIM recipes, because the package
+lacks its mechanisms; ``dpmm`` is the other peer. Each run joins the results of earlier calls when it ends, and replaces
+an earlier run of the same method, table, epsilon and seed.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ SEEDS = {
 }
 BESIDES = "95 % of pairs | worst pair | correlation | seeds | CPU s | MB | worse than mbi-mst"
 BESIDE = {("nist", "mbi-mst")}
-"""Peers that run on another table than Adult, at its bins."""
+"""Peers that run on another table than Adult, with its bins."""
 
-MOST_TRIPLES = 400  # of each table, chosen once at random where there are more
+MOST_TRIPLES = 400  # for each table, sampled once if there are more
 MOST_CELLS = 4_000_000
 TARGETS = {0.1: (0.118, 0.196), 1.0: (0.039, 0.087), 10.0: (0.022, 0.062)}
 
@@ -63,7 +63,7 @@ def load(table: str) -> dict[str, Column]:
 
 
 def python_for(contestant: str) -> Path:
-    """Return the interpreter of the environment that a contestant runs in; made on first use."""
+    """Return the interpreter of the environment of a contestant, created on first use."""
     peer = contestant.partition("-")[0]
     if peer not in PEERS:
         return Path(sys.executable)
@@ -87,8 +87,9 @@ def judged(sizes: np.ndarray) -> dict[int, list[tuple[int, ...]]]:
 
 
 def variation(real: np.ndarray, made: np.ndarray, sizes: np.ndarray) -> dict[str, object]:
-    """Mean total variation distance over the marginals judged, by number of columns; of pairs what 95 % of them stay
-    below, the worst, and each; the largest change of a correlation of two columns' codes.
+    """Return the mean total variation distance over the judged marginals, by number of columns. For pairs, also return
+    the distance that 95 % stay below, the worst, and each. Also return the largest change of a correlation of two
+    columns' codes.
     """
 
     def share(rows: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
@@ -111,7 +112,9 @@ def variation(real: np.ndarray, made: np.ndarray, sizes: np.ndarray) -> dict[str
 
 
 def contest(contestant: str, table: str, source: Path, *, epsilon: float, seed: int, bound: int) -> dict[str, object]:
-    """One run of ``bound`` CPU seconds at most, judged; ``failed`` says why there is nothing to judge."""
+    """Run a contestant for at most ``bound`` CPU seconds and judge the result; ``failed`` has the reason for no
+    result.
+    """
     entry: dict[str, object] = {"contestant": contestant, "table": table, "epsilon": epsilon, "seed": seed}
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
@@ -217,12 +220,12 @@ def report(results: list[dict[str, object]]) -> str:
 
 
 def _tail(done: list[dict[str, object]], key: str) -> str:
-    """Return the mean of what runs noted; nothing where one of them did not."""
+    """Return the mean of a figure over the runs; empty if a run lacks it."""
     return f"{mean(float(result[key]) for result in done):.3f}" if all(key in result for result in done) else ""
 
 
 def _by_pair(done: list[dict[str, object]]) -> np.ndarray | None:
-    """Distances of the pairs, ``(runs, pairs)``; None where a run did not note them."""
+    """Return the distances of the pairs, ``(runs, pairs)``; None if a run lacks them."""
     return np.array([result["by_pair"] for result in done]) if all("by_pair" in one for one in done) else None
 
 
@@ -240,7 +243,7 @@ def _worst(done: list[dict[str, object]], table: str) -> str:
 
 
 def _lost(done: list[dict[str, object]], peer: list[dict[str, object]], table: str) -> str:
-    """How many pairs are further off than with a peer, and which loses most."""
+    """Return how many pairs have a larger error than with a peer, and the pair that loses most."""
     judged_peer = [result for result in peer if "tv2" in result]
     ours, theirs = _by_pair(done), _by_pair(judged_peer) if judged_peer else None
     if ours is None or theirs is None or done[0]["contestant"] == peer[0]["contestant"]:
@@ -255,13 +258,13 @@ def _lost(done: list[dict[str, object]], peer: list[dict[str, object]], table: s
 
 
 def join(fresh: dict[str, object]) -> None:
-    """Put a result into the files, in the place of an earlier one of the same run; other processes may do so too."""
+    """Add a result to the files, and replace an earlier one of the same run; other processes may do so too."""
     with RESULTS.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         results = json.loads(RESULTS.read_text(encoding="utf-8") or "[]")
         kept = [result for result in results if _run(result) != _run(fresh)]
         kept = sorted([*kept, fresh], key=_run)
-        lines = ",\n".join(json.dumps(result) for result in kept)  # a run a line
+        lines = ",\n".join(json.dumps(result) for result in kept)  # one run per line
         RESULTS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
         TABLE.write_text(report(kept), encoding="utf-8")
 

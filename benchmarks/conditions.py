@@ -1,10 +1,10 @@
-"""What a condition costs beyond the same question without one: CPU, ledger and memory.
+"""Cost of a condition beyond the same question without one: CPU, ledger and memory.
 
-    python benchmarks/conditions.py [--rows 100000] [--questions 300]
+python benchmarks/conditions.py [--rows 100000] [--questions 300]
 
-Questions go to a vault with a ledger in SQLite, and to a server over one connection.  No question is asked twice.
-CPU is that of this process for the vault, and that of the server's processes for the server; a figure is the median
-of the vault's questions, and the mean of the server's.  Memory is the resident memory of this process.
+Questions go to a vault with a ledger in SQLite, and to a server over one connection. No question is repeated. CPU is
+that of this process for the vault, and that of the server's processes for the server. A figure is the median of the
+vault's questions, and the mean of the server's. Memory is the resident memory of this process.
 """
 
 # ruff: noqa: S608 - statements are what is asked
@@ -44,7 +44,7 @@ COLUMNS = {"ten_thousand": 10**4, "hundred_thousand": 10**5, "million": 10**6, "
 
 
 def integer(name: str, cells: int) -> Integer:
-    """Return a column of whole numbers from 0."""
+    """Return a column of integers from 0."""
     return Integer(name=name, minimum=0, maximum=cells - 1, unknown=Unknown.CLAMP)
 
 
@@ -58,7 +58,7 @@ DOMAIN = Domain(
 
 
 def table(rows: int) -> pa.Table:
-    """Even values of every column."""
+    """Return evenly distributed values of every column."""
     random = np.random.default_rng(1)
     days = [FIRST + timedelta(days=int(day)) for day in random.integers(0, DAYS, rows)]
     numbers = {name: random.integers(0, cells, rows) for name, cells in {"b": 50, **COLUMNS}.items()}
@@ -66,7 +66,7 @@ def table(rows: int) -> pa.Table:
 
 
 def between(name: str, number: int) -> str:
-    """Return a range of a column, another one for each number."""
+    """Return a range of a column, a different one for each number."""
     if name == "d":
         low, high = (FIRST + timedelta(days=start + number) for start in (7_500, 37_651))
         return f"d >= '{low}' AND d < '{high}'"
@@ -81,19 +81,19 @@ def listed(count: int, number: int) -> str:
 
 
 def ledger_bytes(path: Path) -> int:
-    """Size of a ledger's file with its log taken in."""
+    """Return the size of a ledger's file including its log."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path.stat().st_size
 
 
 def resident() -> float:
-    """MB of this process in memory."""
+    """Return the resident memory of this process in MB."""
     return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Asked:
-    """A vault that is asked, and what its questions cost."""
+    """A vault with measurements of the cost of its questions."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.path = folder / "vault.ledger"
@@ -101,20 +101,20 @@ class Asked:
         self.vault = sf.open(table(rows), domain=DOMAIN, ledger=f"sqlite:///{self.path}", limit=limit, create=True)
 
     def ask(self, statement: str) -> float:
-        """CPU milliseconds of one question."""
+        """Return the CPU milliseconds of one question."""
         loss, before = sf.Epsilon(next(LOSSES)), time.process_time()
         sf.query.sql(self.vault, statement, loss=loss)
         return 1e3 * (time.process_time() - before)
 
     def costs(self, statement: Callable[[int], str], questions: int) -> tuple[float, float]:
-        """CPU milliseconds and ledger bytes of a question, after a first one that reads the columns."""
+        """Return CPU milliseconds and ledger bytes of a question, after a first one that reads the columns."""
         self.ask(statement(0))
         before = ledger_bytes(self.path)
         spent = [self.ask(statement(number)) for number in range(1, questions + 1)]
         return statistics.median(spent), (ledger_bytes(self.path) - before) / questions
 
     def growth(self) -> list[tuple[int, float, float]]:
-        """Questions, MB in memory and MB in caches, while many different questions are asked."""
+        """Return questions, MB in memory and MB in caches, during many different questions."""
         found, names = [], ("ten_thousand", "hundred_thousand", "d")
         for number in range(GROWTH + 1):
             if not number % 2_000:
@@ -125,7 +125,7 @@ class Asked:
 
 
 def over_http(folder: Path, rows: int, questions: int) -> Iterator[tuple[str, float, float]]:
-    """Yield the same of a server: name, CPU milliseconds and ledger bytes of a question."""
+    """Yield the figures of a server: name, CPU milliseconds and ledger bytes of a question."""
     path = folder / "server.ledger"
     process, port, secret = serve_tables(folder, f"sqlite:///{path}", 1, {"t": (table(rows), DOMAIN)})
     connection = http.client.HTTPConnection("127.0.0.1", port)
@@ -155,7 +155,7 @@ def over_http(folder: Path, rows: int, questions: int) -> Iterator[tuple[str, fl
 
 
 def asked() -> dict[str, Callable[[int], str]]:
-    """Statements by what they ask."""
+    """Return statements by their subject."""
     count, groups = "SELECT COUNT(*) FROM t", "SELECT b, COUNT(*) FROM t"
     found: dict[str, Callable[[int], str]] = {"count": lambda _: count}
     for name in ("d", "ten_thousand", "hundred_thousand", "million"):
@@ -176,7 +176,7 @@ def cells(name: str) -> int:
 
 
 def large() -> dict[str, tuple[Callable[[int], str], int]]:
-    """Long statements and columns of very many cells, and how often each is asked."""
+    """Return long statements and columns of very many cells, and the number of repetitions of each."""
     ranges = " OR ".join(f"million BETWEEN {27 * place} AND {27 * place + 9}" for place in range(27_000))
     named = ("COUNT(*)", "SUM(b)", "AVG(ten_thousand)", "SUM(hundred_thousand)")
     many = ", ".join(f"{named[place % 4]} AS c{place}" for place in range(200))

@@ -1,6 +1,6 @@
 """CPU time and memory of a draft and a check of large tables, through the installed command.
 
-    python benchmarks/describe.py [--long 10000000] [--wide 100000]
+python benchmarks/describe.py [--long 10000000] [--wide 100000]
 
 A long table has 50 columns, a wide one 500: counts, measurements, texts, amounts and codes in turn, as Parquet.
 """
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-PART = 500_000  # rows that are made at once
+PART = 500_000  # rows generated at once
 
 
 def make(path: Path, rows: int, columns: int) -> None:
@@ -41,7 +41,7 @@ def make(path: Path, rows: int, columns: int) -> None:
 
 
 def measure(*command: str) -> tuple[float, float]:
-    """CPU seconds and gigabytes of a command, in a process of its own that the accounting of children sees alone."""
+    """Return CPU seconds and gigabytes of a command, in a separate process for the accounting of its children."""
     program = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, capture_output=True); "
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime, used.ru_maxrss)"

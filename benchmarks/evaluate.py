@@ -1,15 +1,14 @@
-"""The four attacks beside anonymeter on UCI Adult, and diffprivlib's Laplace noise under audit.
+"""The four attacks compared with anonymeter on UCI Adult, and diffprivlib's Laplace noise under audit.
 
-    python benchmarks/evaluate.py [--attacks 500] [--rows 16000] [--whole 20000]
+python benchmarks/evaluate.py [--attacks 500] [--rows 16000] [--whole 20000]
 
-anonymeter and diffprivlib run in environments of their own (``.bench/anonymeter``, ``.bench/diffprivlib``,
-made on first use).  Two releases are attacked: the table as it is, and other people of the same
-population, which leaks nothing.  Both attackers see the same rows and get the same number of members and
-controls; both are charged the CPU seconds of their attacks, reading excluded.  Intervals are Newcombe's,
-from either's counts.
+anonymeter and diffprivlib run in their own environments (``.bench/anonymeter``, ``.bench/diffprivlib``, created on
+first use). Two releases are attacked: the unchanged table, and other people of the same population, which leaks
+nothing. Both attackers see the same rows and get the same number of members and controls. Both are charged the CPU
+seconds of their attacks, without reading. Intervals are Newcombe's, from the counts of each.
 
-The command as users run it is timed as a process of its own: ``sfumato evaluate`` of one release, which scores and
-attacks the three baselines as well, with its page.  ``--whole ROWS`` times it alone, on so many rows.
+The installed command is timed in its own process: ``sfumato evaluate`` of one release, which also scores and attacks
+the three baselines, with its page. ``--whole ROWS`` times only this, on ``ROWS`` rows.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ INFERRED = "occupation"
 TARGET = 10
 DRAWS = 2000
 WHOLE_ROWS = (20_000, 1_000_000)
-_FEW = 100_000  # rows up to which the least of three runs counts
+_FEW = 100_000  # up to this number of rows the minimum of three runs counts
 
 
 def peer(name: str) -> str:
-    """Return the interpreter of an environment, made with pip where there is none."""
+    """Return the interpreter of an environment, created with pip if it is missing."""
     python = BENCH / name / "bin" / "python"
     if not python.exists():
         venv.create(BENCH / name, with_pip=True)
@@ -49,7 +48,7 @@ def peer(name: str) -> str:
 
 
 def people(count: int):
-    """Members, controls and others of UCI Adult, disjoint."""
+    """Return disjoint members, controls and others of UCI Adult."""
     import numpy as np
 
     from sfumato.data import domain
@@ -76,7 +75,7 @@ def ours(release, members, controls, attacks: int) -> dict[str, object]:
     found = attack_rows(rows, members, controls, claim=Claim(), people=2 * attacks, seed=1)
     spent = time.process_time() - start
     counts = {result.attack: _counted(result) for result in found.results}
-    # the same secret as the peer's, for the comparison of results: outside the time
+    # the same secret as the peer's, for the comparison of results; not timed
     luck = generator(1)
     _, test = draw_targets(members, controls, count=2 * attacks, generator=luck)
     right = test_row_attacks(Similarity.to(rows), test, release.domain.index(INFERRED), generator=luck).inferred
@@ -86,7 +85,7 @@ def ours(release, members, controls, attacks: int) -> dict[str, object]:
 
 
 def _counted(result) -> list[int]:
-    """Successes and trials on members, then on controls."""
+    """Return successes and trials on members, then on controls."""
     return [result.members.successes, result.members.trials, result.controls.successes, result.controls.trials]
 
 
@@ -144,7 +143,7 @@ def diffprivlib(draws: int) -> None:
 
 
 def audited(draws: int) -> dict[str, object]:
-    """Return the audit of what the peer drew: its claim is epsilon 1."""
+    """Return the audit of the peer's draws, whose claim is epsilon 1."""
     import numpy as np
 
     from sfumato.evaluate.audit.audit import Subject, audit
@@ -189,7 +188,7 @@ def run(attacks: int, rows: int) -> dict[str, object]:
 
 
 def whole(count: int) -> dict[str, float]:
-    """CPU seconds and MB of ``sfumato evaluate`` on so many people, drawn again where Adult has fewer."""
+    """Return CPU seconds and MB of ``sfumato evaluate`` on ``count`` people, redrawn if Adult has fewer."""
     import numpy as np
     import pyarrow.parquet as pq
 
@@ -207,7 +206,7 @@ def whole(count: int) -> dict[str, float]:
         command = ["evaluate", "members.parquet", "others.parquet", "--domain", "domain.yaml", "--claim", "none"]
         command += ["--holdout", "controls.parquet", "--out", "page.html", "--overwrite"]
         load = "import altair, scipy.stats, sklearn.ensemble, sfumato.app.cli.judge.evaluate, sfumato.evaluate"
-        subprocess.run([sys.executable, "-c", load], check=True)  # compiled once, as they are once installed
+        subprocess.run([sys.executable, "-c", load], check=True)  # compiled once, like an installed package
         program = [sys.executable, "-m", "sfumato", *command]
         found = []
         for _ in range(3 if count <= _FEW else 1):
@@ -294,7 +293,7 @@ def main() -> None:
     parser.add_argument("--diffprivlib", type=int, help=argparse.SUPPRESS)
     keep_compiled()
     asked = parser.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for both: threads that wait for one another burn CPU seconds
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for both: threads that wait for one another use CPU seconds
     if asked.whole:
         print(whole(asked.whole))
         return

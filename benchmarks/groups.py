@@ -1,10 +1,11 @@
-"""A question of many groups, as users ask it: ``sfumato query --out`` and ``--json`` beside plain group-bys.
+"""A question of many groups, as users ask it: ``sfumato query --out`` and ``--json`` compared with plain group-bys.
 
-    python benchmarks/groups.py [--rows 1000000]
+python benchmarks/groups.py [--rows 1000000]
 
-Two integer columns of a Parquet file, counts of every pair of their cells.  DuckDB and polars count the same pairs and
-write them, exactly and without noise, cells that nobody is in left out: the floor, not a peer.  Each contestant is a
-process of its own, charged its CPU seconds and peak memory, start included; in turns, the least time of a few.
+The table has two integer columns of a Parquet file; the question counts every pair of their cells.  DuckDB and polars
+count the same pairs exactly, without noise and without empty cells, and write them: a floor, not a peer.  Each
+contestant is a separate process, charged its CPU seconds and peak memory, including its start.  They run in turns, and
+the minimum of a few times counts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ polars.read_parquet(sys.argv[1]).group_by("a", "b").len().write_parquet(sys.argv
 
 
 def charged(command: list[str], **more: str) -> tuple[float, float]:
-    """CPU seconds and peak MB of a process; ``more`` is added to its environment."""
+    """Return CPU seconds and peak MB of a process; ``more`` is added to its environment."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdout=quiet, stderr=quiet, env=os.environ | more)
     _, status, used = os.wait4(process.pid, 0)
@@ -50,7 +51,7 @@ def charged(command: list[str], **more: str) -> tuple[float, float]:
 
 
 def question(folder: str, side: int, rows: int) -> list[str]:
-    """Return a table with its domain, and the command that asks for its groups."""
+    """Write a table with its domain, and return the command that asks for its groups."""
     table, domain = (str(Path(folder) / name) for name in ("table.parquet", "domain.yaml"))
     random = np.random.default_rng(side)
     pq.write_table(pa.table({name: random.integers(0, side, rows) for name in "ab"}), table)
@@ -61,7 +62,7 @@ def question(folder: str, side: int, rows: int) -> list[str]:
 
 
 def judge(side: int, rows: int) -> list[tuple[str, float, float]]:
-    """Every contestant on one file."""
+    """Run every contestant on one file."""
     with tempfile.TemporaryDirectory() as folder:
         ask, out = question(folder, side, rows), str(Path(folder) / "out.parquet")
         table = ask[4]
@@ -73,7 +74,7 @@ def judge(side: int, rows: int) -> list[tuple[str, float, float]]:
             "polars, no privacy": [sys.executable, "-c", POLARS, table, f"{folder}/polars.parquet"],
         }
         for command in contestants.values():
-            charged(command)  # which compiles what it imports
+            charged(command)  # compiles the imports
         found = dict.fromkeys(contestants, (math.inf, math.inf))
         for _ in range(RUNS):
             for path in [*Path(folder).glob("*.db*"), Path(out)]:
@@ -85,7 +86,7 @@ def judge(side: int, rows: int) -> list[tuple[str, float, float]]:
 
 
 def in_turns(before: Path, rows: int) -> str:
-    """Return the same question by another version of the library and by this one, one after the other, four times."""
+    """Return the same question by another version of the library and by this one, alternating four times."""
     found: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
     with tempfile.TemporaryDirectory() as folder:
         ask = question(folder, SIDES[-1], rows)
@@ -97,7 +98,7 @@ def in_turns(before: Path, rows: int) -> str:
         sizes = {name: Path(folder, f"{name}0.db").stat().st_size / 1e6 for name in sources}
     said = []
     for name, each in found.items():
-        times, peaks = zip(*each[1:], strict=True)  # the first compiles what it imports
+        times, peaks = zip(*each[1:], strict=True)  # the first run compiles the imports
         words = f"{min(times):.2f} to {max(times):.2f} CPU s, {min(peaks):.0f} to {max(peaks):.0f} MB"
         said.append(f"{words} and a ledger of {sizes[name]:.2f} MB {name}")
     turns = f"{SIDES[-1] ** 2:,} groups by `--out`, two versions in turns, {TURNS} times each"

@@ -1,12 +1,13 @@
-"""How often intervals of a synthetic release hold: ``python benchmarks/intervals.py adult 60``.
+"""Coverage of the intervals of a synthetic release: ``python benchmarks/intervals.py adult 60``.
 
-Each release is of a fresh sample, with replacement, of the rows of a public table, so that both what the sample has and
-what the population has are known.  The questions are fixed before any release: for every pair of attributes some
-cells of at least 200 rows and some of 1 to 199, the cells of single attributes, and means of numbers by categories.
-Each release goes the way of a user: a Parquet file, a ledger, the file that is released, and intervals read off that.
+Each release is of a fresh sample, with replacement, of the rows of a public table, so the truth of both sample and
+population is known.  The questions are fixed before any release.  For every pair of attributes they are some cells of
+at least 200 rows and some of 1 to 199.  They also include the cells of single attributes, and means of numbers by
+categories.  Each release is made like a user's: a Parquet file, a ledger, the released file, and intervals from that
+file.
 
-``python benchmarks/intervals.py regression 300`` measures the intervals of a linear regression in the same way, and
-``python benchmarks/intervals.py moments 3000`` those of the formula, in arrays and without the library.
+``python benchmarks/intervals.py regression 300`` measures the intervals of a linear regression in the same way.
+``python benchmarks/intervals.py moments 3000`` measures the formula alone, in arrays and without the library.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from sfumato.query.question import Query, count, mean
 from sfumato.synthesize import NoisyTotal, SizeLimits, SyntheticFile, aim, all_marginals, read_release
 from sfumato.vault.vault import Vault
 
-CELLS = 4  # of each size, of every pair of attributes
+CELLS = 4  # cells of each size, for every pair of attributes
 PEOPLED = 200
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """A question with what is needed to answer it exactly."""
+    """A question with the data for its exact answer."""
 
     kind: str
     names: tuple[str, ...]
@@ -56,7 +57,7 @@ class Fixed:
 
 
 def described(columns: dict[str, _census_data.Column]) -> Domain:
-    """Ordered columns as integers, others as categories, all by their codes."""
+    """Return ordered columns as integers, others as categories, all by their codes."""
     return Domain(
         tuple(
             Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)
@@ -97,7 +98,7 @@ LOSS = EpsilonDelta(1, "1e-9")
 
 
 def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault:
-    """Return a sample as a file behind a ledger of its own."""
+    """Return a sample as a file with its own ledger."""
     table = folder / "sample.parquet"
     numbers = {each.name: sample[each.name] for each in domain}
     texts = {each.name: numbers[each.name].astype(str) for each in domain if isinstance(each, Categorical)}
@@ -106,7 +107,7 @@ def opened(folder: Path, domain: Domain, sample: dict[str, np.ndarray]) -> Vault
 
 
 def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bounds: bool) -> SyntheticFile:
-    """Return a release of a sample, as whoever is handed its file alone has it."""
+    """Return a release of a sample, read from its file alone."""
     file = folder / "synthetic.parquet"
     vault = opened(folder, domain, sample)
     limits = SizeLimits(distance_bounds=bounds)
@@ -118,7 +119,7 @@ def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bou
 def bounded(
     asked: list[Fixed], answers: list[ReleaseInterval], sample: dict[str, np.ndarray]
 ) -> list[tuple[bool, float, float]]:
-    """Of cells that no table holds: whether the bound held, its half-width, and the error of the file."""
+    """Return, for cells outside all tables, whether the bound held, its half-width, and the error of the file."""
     found = []
     for each, said in zip(asked, answers, strict=True):
         if said.bound is not None and each.of is None:
@@ -128,7 +129,7 @@ def bounded(
 
 
 def tell_bounds(outside: list[tuple[bool, float, float]]) -> None:
-    """Print how often bounds held, where there are any."""
+    """Print how often bounds held, if there are any."""
     if outside:
         within, half, error = np.array(outside, dtype=float).T
         print(f"Bounds of {len(outside)} cells that no table holds: {within.mean():.3f} held, half-width "
@@ -136,8 +137,9 @@ def tell_bounds(outside: list[tuple[bool, float, float]]) -> None:
 
 
 def main(name: str, releases: int, most_columns: int, *, bounds: bool) -> None:
-    """Print how often intervals held, by kind of question, and of the worst attribute; with ``bounds`` also how often
-    the bounds did of cells that no table holds.
+    """Print how often intervals held, by kind of question, and for the worst attribute.
+
+    With ``bounds``, also print how often the bounds of cells outside all tables held.
     """
     columns = dict(list(_census_data.load(name).items())[:most_columns])
     domain = described(columns)
@@ -197,7 +199,7 @@ INPUTS = ("age", "education_num", "gender = '1'", "marital_status = '2'", "class
 
 
 def regression(runs: int) -> None:
-    """Print how often intervals of coefficients held: hours a week of Adult by five inputs."""
+    """Print how often intervals of coefficients held: hours per week of Adult by five inputs."""
     names = ("age", "education_num", "hours_per_week", "gender", "marital_status", "class")
     columns = {each: found for each, found in _census_data.load("adult").items() if each in names}
     domain = described(columns)
@@ -236,8 +238,9 @@ def regression(runs: int) -> None:
 
 
 def moments(draws: int) -> None:
-    """Print how often intervals by the published formula hold, computed here alone; of a population also with the
-    spread of the residuals as it is at each input (White 1980), which noisy moments do not tell.
+    """Print how often intervals by the published formula hold, computed independently of the library.
+
+    For a population, also use the spread of the residuals at each input (White 1980), which noisy moments do not show.
     """
     columns = _census_data.load("adult")
     hours, age, years = (columns[name] for name in ("hours_per_week", "age", "education_num"))

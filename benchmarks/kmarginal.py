@@ -1,9 +1,9 @@
-"""NIST's k-marginal score of AIM on the national 2019 excerpts, between its floor and its ceiling.
+"""NIST's k-marginal score of AIM on the national 2019 excerpts, between its two baselines.
 
-    python benchmarks/kmarginal.py [--epsilons 1 10]
+python benchmarks/kmarginal.py [--epsilons 1 10]
 
-Needs the real data (``SFUMATO_DATA``).  Columns and bins are public:
-they are those of the data dictionary, without weights, density and the 271 industry codes.
+The benchmark needs the real data (``SFUMATO_DATA``). Columns and bins are public: the data dictionary's, without
+weights, density and the 271 industry codes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Answers of 700,000 groups over HTTP, and what a bystander waits meanwhile.
+"""Answers of 700,000 groups over HTTP, and the waiting time of other requests meanwhile.
 
-    python benchmarks/large_answers.py [--before SRC]
+python benchmarks/large_answers.py [--before SRC]
 
-A server of one worker is asked for the counts of all pairs of 1,000 and 700 cells: once, again, and by ten keys at the
-same time.  Meanwhile another key asks counts, each at a new loss, one after the other.  With ``--before``, the server
-of another source tree is asked the same in the same run, by four keys, because each takes a gigabyte there.
+A server of one worker answers the counts of all pairs of 1,000 and 700 cells: once, again, and for ten keys at the same
+time.  Meanwhile another key asks for counts, one after the other, each at a new loss.  With ``--before``, the server of
+another source tree does the same in the same run, for four keys, because each takes a gigabyte there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "large_answers.md"
 SIDES = {"a": 1000, "b": 700}
 STATEMENT = "SELECT a, b, COUNT(*) FROM grid GROUP BY a, b"
 PATH = "/v1/datasets/grid/query"
-COUNTS = 100  # of the bystander before each crowd, and after it
+COUNTS = 100  # counts of the bystander before and after each crowd
 ROUNDS = 3
 KEYS = 10
 KINDS = {"JSON": "*/*", "Arrow": "application/vnd.apache.arrow.stream", "Parquet": "application/vnd.apache.parquet"}
@@ -71,14 +71,14 @@ while waiting.get_map():
 
 
 def request(key: str, body: bytes, accept: str) -> bytes:
-    """Return a question as a whole request, whose connection ends with the reply."""
+    """Return a question as a complete request whose connection ends with the reply."""
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n"
     kinds = f"Accept: {accept}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return f"{head}{kinds}".encode() + body
 
 
 class Server:
-    """A server of a source tree; ``keys`` are of analysts."""
+    """A server of a source tree; ``keys`` belong to analysts."""
 
     def __init__(self, source: Path, folder: Path) -> None:
         import numpy as np
@@ -100,7 +100,7 @@ class Server:
             [sys.executable, "-c", PREPARE, *arguments], env=environment, check=True, capture_output=True, text=True
         )
         self.bystander, *keys = made.stdout.split()
-        self.keys = iter(keys)  # each asks at most as much as its quotas allow
+        self.keys = iter(keys)  # each key asks at most its quota
         with closing(socket.socket()) as found:
             found.bind(("127.0.0.1", 0))
             self.port = found.getsockname()[1]
@@ -119,12 +119,12 @@ class Server:
         self.counted = 0
 
     def cpu(self) -> float:
-        """Seconds that it has computed."""
+        """Return the CPU seconds of the server."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self, name: str) -> float:
-        """MB that it holds (VmRSS), or held at most since the last reset (VmHWM)."""
+        """Return its memory in MB (VmRSS), or the peak since the last reset (VmHWM)."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
 
@@ -141,7 +141,7 @@ class Server:
         return {"cpu": self.cpu() - before, "peak": peak - held, "mb": size / 1e6, "seconds": seconds}
 
     def count(self, connection: http.client.HTTPConnection) -> float:
-        """Seconds of one count of the bystander, at a loss of its own."""
+        """Return the seconds of one count of the bystander, at a new loss."""
         self.counted += 1
         body = {"sql": "SELECT COUNT(*) FROM grid WHERE a >= 500", "loss": {"epsilon": f"0.1{self.counted:06d}"}}
         headers = {"Authorization": f"Bearer {self.bystander}", "Content-Type": "application/json"}
@@ -153,7 +153,7 @@ class Server:
         return time.perf_counter() - start
 
     def crowd(self, keys: int, accept: str) -> dict:
-        """Return the bystander's seconds while nobody asks, and while many keys ask at the same time."""
+        """Return the bystander's seconds without other requests, and while many keys ask at the same time."""
         quiet, busy, seconds, peak = [], [], 0.0, 0.0
         asking = [next(self.keys) for _ in range(keys)]
         with closing(http.client.HTTPConnection("127.0.0.1", self.port)) as connection:
@@ -182,7 +182,7 @@ class Server:
 
 
 def measured(name: str, source: Path, kinds: dict[str, str], keys: int) -> tuple[list[str], list[str]]:
-    """Rows of both tables."""
+    """Return the rows of both tables."""
     alone, crowds = [], []
     with tempfile.TemporaryDirectory() as folder:
         server = Server(source, Path(folder))

@@ -1,7 +1,7 @@
-"""Local randomizers: people a second on one core, beside a copy of the reports' bytes and beside two peers.
+"""Local randomizers: people per second on one core, compared with a copy of the reports' bytes and with two peers.
 
-Writes the table that the documentation shows.  Peers run in environments of their own under ``.bench``, made on
-first use; one that cannot be installed is named as missing.  Run with ``python benchmarks/local.py``.
+The benchmark writes the table in the documentation.  Peers run in their own environments under ``.bench``, created on
+first use; a peer that cannot be installed is listed as missing.  Run it with ``python benchmarks/local.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks" / "local.md"
-PEERS = {  # with what they need and do not declare
+PEERS = {  # with undeclared requirements
     "pure-ldp": ("pure-ldp", "scikit-learn", "statsmodels"),
     "multi-freq-ldpy": ("multi-freq-ldpy", "xxhash<4"),
 }
@@ -49,7 +49,7 @@ LINES = (
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """CPU seconds, the least of three calls after one that fills caches."""
+    """Return CPU seconds, the minimum of three calls after one that fills caches."""
     run()
     times = []
     for _ in range(ROUNDS):
@@ -92,7 +92,7 @@ def measured(name: str, size: int | None, spec: Any, values: np.ndarray) -> dict
 
 
 def hiera() -> dict[str, float]:
-    """Return the printed style, one person at a time in Python, beside ours, end to end."""
+    """Measure the printed style, one person at a time in Python, and Sfumato, end to end."""
     spec = Hiera.design(-1, 1, divisions=DIVISIONS, budgets=[Fraction(level) for level in (5, 4, 3, 2, 1)])
     values = np.random.default_rng(1).uniform(-1, 1, 1_000_000)
     generator = np.random.default_rng(2)
@@ -107,7 +107,7 @@ def hiera() -> dict[str, float]:
 
 
 def one_by_one(values: list[float], generator: np.random.Generator) -> float:
-    """LHP and pooling as printed: a loop over people."""
+    """Run LHP and pooling as printed: a loop over people."""
     budgets = (5.0, 4.0, 3.0, 2.0, 1.0)
     sums, counts = [0.0] * 5, [0] * 5
     for value in values:

@@ -1,7 +1,7 @@
 """Frequencies over large domains by local hashing: one estimate by the server, and the same integers value by value.
 
-Writes the table that the documentation shows.  Value by value is timed on a few values and multiplied, as all of them
-would take hours.  Run with ``python benchmarks/local_domains.py``.
+The benchmark writes the table in the documentation.  The value-by-value time is measured on a few values and
+multiplied, because all values would take hours.  Run it with ``python benchmarks/local_domains.py``.
 """
 
 from __future__ import annotations

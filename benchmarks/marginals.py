@@ -1,10 +1,10 @@
-"""All 3-way marginals of 15 columns: one pass of Sfumato against one GROUP BY each in DuckDB and Polars.
+"""The 3-way marginals of 15 columns: one pass of Sfumato against one GROUP BY each in DuckDB and Polars.
 
-    python benchmarks/marginals.py [--rows 10000000] [--sample 91]
+python benchmarks/marginals.py [--rows 10000000] [--sample 91]
 
-Every contestant runs in a process of its own over the same Parquet file and is charged the CPU seconds
-and the peak memory of that whole process, reading included.  The GROUP BY contestants run every fifth
-marginal by default; their time per marginal is extrapolated to all 455.  Sfumato runs all of them.
+Every contestant runs in its own process over the same Parquet file. It is charged the CPU seconds and the peak memory
+of that process, including reading. By default, the GROUP BY contestants run every fifth marginal, and their time per
+marginal is extrapolated to all 455. Sfumato runs all of them.
 """
 
 # ruff: noqa: S608 - the names are made up here
@@ -25,7 +25,7 @@ from _installed import keep_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "marginals.md"
-# Cells of the columns of Adult, its wide numbers in 16 to 20 bins.
+# Cells of the columns of Adult, with wide numbers in 16 to 20 bins.
 SHAPE = (74, 9, 16, 16, 16, 7, 15, 6, 5, 2, 16, 16, 20, 42, 2)
 TRIPLES = list(itertools.combinations(range(len(SHAPE)), 3))
 
@@ -88,7 +88,7 @@ def polars(path: Path, triples: list[tuple[int, ...]]) -> dict[str, float]:
 
 
 def contest(name: str, path: Path, triples: list[tuple[int, ...]]) -> dict[str, float]:
-    """Run in this process and print what it cost."""
+    """Run in this process and print the cost."""
     wall = time.perf_counter()
     found = {"sfumato": sfumato, "duckdb": duckdb, "polars": polars}[name](path, triples)
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -97,13 +97,13 @@ def contest(name: str, path: Path, triples: list[tuple[int, ...]]) -> dict[str, 
 
 
 def peak() -> float:
-    """Peak resident memory in GB; getrusage would also count the parent's before exec."""
+    """Return peak resident memory in GB; getrusage would include the parent's before exec."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e9
 
 
 def judge(rows: int, sample: int) -> list[dict[str, object]]:
-    """All contestants in turn, on one file."""
+    """Run all contestants in turn, on one file."""
     step = max(1, len(TRIPLES) // sample)
     results = []
     with tempfile.TemporaryDirectory() as folder:

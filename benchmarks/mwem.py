@@ -1,11 +1,11 @@
 """MWEM against smartnoise-synth: the same queries, rounds, repetitions and epsilon, CPU seconds and error of a run.
 
-    python benchmarks/mwem.py [--runs 10] [--skip-peer]
+python benchmarks/mwem.py [--runs 10] [--skip-peer]
 
-smartnoise-synth runs in an environment of its own (``.bench/smartnoise``, made on first use).  Its ``mwem()`` is
-timed alone, on a histogram that it already holds, with its floating-point noise.  Sfumato releases as users do: a
-table of a million rows in a Parquet file is opened with a ledger, and the release is timed, which counts, draws exact
-noise, is charged and journalled, and draws the rows.
+smartnoise-synth runs in its own environment (``.bench/smartnoise``, created on first use). Its ``mwem()`` is timed
+alone, on a histogram in memory, with its floating-point noise. Sfumato releases like a user. A table of a million rows
+in a Parquet file is opened with a ledger. The timed release counts, draws exact noise, is charged and journaled, and
+draws the rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def case(name: str, run: int) -> tuple[object, list[tuple[tuple[int, int], ...]]
 
 
 class FloatMechanisms:
-    """Mechanisms with the peer's kind of noise: floating point, unaccounted.  For comparing the algorithms alone."""
+    """Mechanisms with the peer's kind of noise: floating point, without accounting. They compare the algorithms
+    alone.
+    """
 
     def __init__(self, domain: object, counts: object, seed: int) -> None:
         import numpy as np
@@ -62,12 +64,12 @@ class FloatMechanisms:
         self._random = np.random.default_rng(seed)
 
     def prepare(self, queries):
-        """Return the queries with their exact answers, as the peer holds its histogram."""
+        """Prepare the queries with their exact answers, like the peer's histogram."""
         self._queries, self._exact = queries, queries.matrix @ self._counts
         return self
 
     def measure(self, query, loss):
-        """One counting query with Laplace noise."""
+        """Measure one counting query with Laplace noise."""
         import numpy as np
 
         from sfumato.vault.measurables import Measurement
@@ -76,7 +78,7 @@ class FloatMechanisms:
         return Measurement(self._queries, np.array([round(answer)]), None)
 
     def select(self, answers, loss, *, among):
-        """Return the exponential mechanism, by its equivalent with Gumbel noise."""
+        """Select by the exponential mechanism, by its equivalent with Gumbel noise."""
         exponents = abs(self._exact[among] - answers[among]) * (float(loss.value) / 2)
         return int(among[(exponents + self._random.gumbel(size=len(exponents))).argmax()])
 
@@ -100,7 +102,7 @@ def question(name: str, run: int):
 
 
 def algorithm(name: str, run: int) -> tuple[float, float]:
-    """CPU seconds and mean absolute error of one run of the algorithm alone."""
+    """Return CPU seconds and mean absolute error of one run of the algorithm alone."""
     import numpy as np
 
     from sfumato.privacy.loss import Epsilon
@@ -118,17 +120,17 @@ def algorithm(name: str, run: int) -> tuple[float, float]:
 
 
 def sfumato(name: str, run: int) -> tuple[float, float]:
-    """CPU seconds and mean absolute error of one release of a file, by a vault with a ledger."""
+    """Return CPU seconds and mean absolute error of one release of a file, by a vault with a ledger."""
     return released(name, run, rounds_alone=False)
 
 
 def rounds(name: str, run: int) -> tuple[float, float]:
-    """Return the same of a release's rounds alone, where an earlier release counted the table and drew such noise."""
+    """Return the figures of a release's rounds alone; an earlier release counted the table and drew such noise."""
     return released(name, run, rounds_alone=True)
 
 
 def released(name: str, run: int, *, rounds_alone: bool) -> tuple[float, float]:
-    """CPU seconds and mean absolute error of a release, or of its rounds."""
+    """Return CPU seconds and mean absolute error of a release, or of its rounds."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -170,7 +172,7 @@ def released(name: str, run: int, *, rounds_alone: bool) -> tuple[float, float]:
 
 
 def smartnoise(name: str, run: int) -> tuple[float, float]:
-    """CPU seconds and mean absolute error of one run."""
+    """Return CPU seconds and mean absolute error of one run."""
     import random
 
     import numpy as np
@@ -197,7 +199,7 @@ def smartnoise(name: str, run: int) -> tuple[float, float]:
 
 
 def contest(contestant: str, name: str, runs: int) -> dict[str, object]:
-    """All runs of one contestant in this process, after one to warm up."""
+    """Make all runs of one contestant in this process, after a warm-up."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -205,7 +207,7 @@ def contest(contestant: str, name: str, runs: int) -> dict[str, object]:
     run("1-D", 0)
     found, beside = [], []
     for index in range(1, runs + 1):
-        if contestant == "rounds":  # in turns, as both take a few milliseconds, in which the machine's load changes
+        if contestant == "rounds":  # in turns, because both take a few milliseconds and the machine's load changes
             beside.append(algorithm(name, index)[0])
         found.append(run(name, index))
     seconds, errors = zip(*found, strict=True)
@@ -222,7 +224,7 @@ def contest(contestant: str, name: str, runs: int) -> dict[str, object]:
 
 
 def environment() -> Path:
-    """Python of the environment that holds smartnoise-synth; made on first use."""
+    """Return the Python of the environment with smartnoise-synth, created on first use."""
     python = PEER / "bin" / "python"
     if not python.exists():
         venv.create(PEER, with_pip=True)
@@ -235,7 +237,7 @@ def environment() -> Path:
 
 
 def judge(runs: int, *, peer: bool) -> list[dict[str, object]]:
-    """All contestants, one after the other, on every case; the algorithm alone is what others are compared with."""
+    """Run all contestants, one after the other, on every case. Others are compared with the algorithm alone."""
     ours = Path(sys.executable)
     pythons = {"algorithm": ours, "rounds": ours, "sfumato": ours} | ({"smartnoise": environment()} if peer else {})
     single = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -254,7 +256,7 @@ def judge(runs: int, *, peer: bool) -> list[dict[str, object]]:
 
 
 def table(results: list[dict[str, object]], peer: list[dict[str, object]]) -> str:
-    """Return the results in Markdown, and those of the peer in an earlier run, where this one is without."""
+    """Return the results in Markdown. A run without the peer includes the peer's figures of an earlier run."""
     lines = [
         f"MWEM on the child mental health table at epsilon {EPSILON:g}, 20 repetitions, the same queries for all.",
         f"The first case has 60 ranges over 14 cells in 30 rounds (1-D), the second {QUERIES_2D} rectangles over",

@@ -1,11 +1,11 @@
-"""Where Sfumato stands in NIST's SDNist report, whole, beside peers, a floor and a ceiling, in one run.
+"""Sfumato in NIST's complete SDNist report, with peers and both baselines, in one run.
 
-    python benchmarks/nist_report.py [--contestants sfumato-aim,dpmm-mst] [--epsilons 1 10] [--minutes 60]
+python benchmarks/nist_report.py [--contestants sfumato-aim,dpmm-mst] [--epsilons 1 10] [--minutes 60]
 
-Needs the real data (``SFUMATO_DATA``) and its own environment for NIST's package, made under ``.bench`` on first
-use.  Sfumato's releases are made by the command, with a ledger of their own, from the file; the peers see the same
-public cells, get ``--minutes`` of CPU each, and a number in a wide cell is drawn evenly from it for them.
-The package downloads its target; as that is one of the excerpts in the data folder, the target is laid out from there.
+The benchmark needs the real data (``SFUMATO_DATA``) and an environment for NIST's package, created under ``.bench`` on
+first use. The command makes Sfumato's releases from the file, with their own ledger. The peers see the same public
+cells and get ``--minutes`` of CPU each. Their numbers are drawn evenly from wide cells. The package normally downloads
+its target. The target is an excerpt in the data folder, so it is copied from there.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Lower is better:
 
 
 def domain() -> Domain:
-    """Return the columns and their public cells: what the data dictionary lists, and the bins stated above."""
+    """Return the columns and their public cells: those of the data dictionary, and the bins stated above."""
     from sfumato.domain import Categorical, Domain, Integer, Unknown
 
     meaning = json.loads((real_data("nist") / "data_dictionary.json").read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def domain() -> Domain:
 
 
 def lay_out(root: Path) -> None:
-    """Write the target where the package looks for it: the excerpts, and the schema from its data dictionary."""
+    """Write the target to the place that the package expects: the excerpts, and the schema from its data dictionary."""
     source = real_data("nist")
     meaning = json.loads((source / "data_dictionary.json").read_text(encoding="utf-8"))
     table = (source / "national2019.csv").read_bytes()
@@ -128,7 +128,7 @@ def lay_out(root: Path) -> None:
 
 
 def by_command(method: str, epsilon: float, described: Path, release: Path) -> float:
-    """Return the release that ``sfumato synthesize`` writes, with its own ledger; CPU seconds."""
+    """Write a release by ``sfumato synthesize`` with its own ledger, and return its CPU seconds."""
     made = release.with_suffix(".parquet")
     ledger = release.with_suffix(".db")
     told = ("--epsilon", epsilon, "--delta", DELTA, "--method", method, "--ledger", ledger, "--out", made)
@@ -144,10 +144,10 @@ def by_command(method: str, epsilon: float, described: Path, release: Path) -> f
 
 
 def by_peer(contestant: str, epsilon: float, source: Path, release: Path, minutes: float) -> float:
-    """Return the release of a peer from the codes; CPU seconds.
+    """Write the release of a peer from the codes, and return its CPU seconds.
 
     Raises:
-        subprocess.CalledProcessError: it failed, or took longer than it was given.
+        subprocess.CalledProcessError: the peer failed, or exceeded its time.
     """
     made = release.with_suffix(".npy")
     told = (contestant, source, made, epsilon, DELTA, 0, int(60 * minutes))
@@ -159,7 +159,7 @@ def by_peer(contestant: str, epsilon: float, source: Path, release: Path, minute
 
 
 def decoded(described: Domain, codes: np.ndarray) -> dict[str, list[object]]:
-    """Return the rows that codes stand for, a number drawn evenly from its cell."""
+    """Return the rows for the given codes, with numbers drawn evenly from their cells."""
     from sfumato.domain import Integer
 
     random = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def write(path: Path, columns: dict[str, list[object]]) -> None:
 
 
 def beside(release: Path, ceiling: Path) -> None:
-    """Write the floor and the ceiling."""
+    """Write the two baselines."""
     random = np.random.default_rng(0)
     with (real_data("nist") / "national2019.csv").open(encoding="utf-8") as file:
         people = list(csv.DictReader(file))
@@ -264,7 +264,7 @@ def main() -> None:
 
 
 def save(lines: dict[str, dict[str, object]], judge: Path, rows: int) -> None:
-    """Write what was found so far, as figures and as a table."""
+    """Write the results up to this point, as figures and as a table."""
     ask = "import importlib.metadata as m; print(m.version('sdnist'))"
     version = subprocess.run([judge, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
     text = INTRODUCTION.format(version=version, rows=rows, columns=len(domain()), delta=DELTA)

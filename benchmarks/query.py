@@ -1,14 +1,14 @@
-"""CPU time and error of single questions over a million rows, beside plain engines and other private ones.
+"""CPU time and error of single questions over a million rows, compared with plain engines and other private ones.
 
-    python benchmarks/query.py [--seconds 20]
+python benchmarks/query.py [--seconds 20]
 
-Questions: a count with a filter, the counts of 8 groups, of the 576 groups of three columns, the mean and the median
-of a number, all at epsilon 1 with bounds 0 and 100.  Sfumato asks a vault on a loaded table with a ledger on disk, each
-time as a new release: nothing is answered from the journal.  "First" is the first question of all on a table that was
-just encoded; "later" is a question about attributes that an earlier and different question was about.  The plain
-engines answer the same bounded question: they clip the number and leave out what is missing.  diffprivlib and OpenDP
-run in environments of their own (``.bench``, made on first use), diffprivlib on arrays that it holds, OpenDP on a
-Parquet file, which is the faster way there.  Times are medians; errors are means over as many runs as fit the time.
+The questions are a count with a filter, the counts of 8 groups, of the 576 groups of three columns, and the mean and
+the median of a number. All are at epsilon 1 with bounds 0 and 100. Sfumato asks a vault on a loaded table with a ledger
+on disk. Each time is a new release, so no answer comes from the journal. "First" is the first question on a table that
+was just encoded. "Later" is a question about attributes of an earlier, different question. The plain engines answer the
+same bounded question: they clip the number and skip missing values. diffprivlib and OpenDP run in their own
+environments (``.bench``, created on first use). diffprivlib uses arrays in memory, and OpenDP a Parquet file, which is
+its faster way. Times are medians; errors are means over as many runs as fit the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LEAST_RUNS = 5
 
 
 def data():
-    """Return the same numbers for everybody: a value in 0..100 and three columns of groups."""
+    """Return the same numbers for every contestant: a value in 0..100 and three columns of groups."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -63,9 +63,9 @@ def truths() -> dict:
 
 
 def measured(calls, seconds: float, prepare=None) -> dict:
-    """By question: CPU milliseconds (median), mean absolute error, its standard error, and runs.
+    """Return, by question: CPU milliseconds (median), mean absolute error, its standard error, and runs.
 
-    What ``prepare`` returns for a run is handed to the call and not timed.
+    The result of ``prepare`` is passed to the call and not timed.
     """
     import numpy as np
 
@@ -106,7 +106,7 @@ BEFORE = (
 
 
 def sfumato(seconds: float) -> dict:
-    """By a vault with a ledger on disk, each time in the journal of a new dataset, where nothing was asked before."""
+    """Measure a vault with a ledger on disk, each time in the journal of a new dataset without earlier questions."""
     with tempfile.TemporaryDirectory() as scratch:
         return _sfumato(seconds, f"sqlite:///{scratch}/asked.ledger")
 
@@ -146,15 +146,15 @@ def _sfumato(seconds: float, url: str) -> dict:
 
     def fresh():
         encoded = table.encode(domain)
-        _ = encoded.version  # as opening a table does
+        _ = encoded.version  # as when a table is opened
         return Vault(encoded, journal(), UNDECLARED)
 
     def again(vault):
-        """Return the vault with all that it counted, and a journal that knows of no question."""
+        """Return the vault with its counts, and an empty journal."""
         return replace(vault, ledger=journal())
 
     def unwritten(vault):
-        """Return the same without a ledger, for what journal and budget cost."""
+        """Return the vault without a ledger, to measure the cost of journal and budget."""
         other = SimulatedVault(vault.encoded, seed=time.time_ns() % 10**9)
         other._exactly = vault._exactly  # noqa: SLF001
         return other
@@ -275,7 +275,7 @@ PEERS = {
 
 
 def peer(name: str, seconds: float) -> dict:
-    """Return a contestant in its own environment."""
+    """Measure a contestant in its own environment."""
     program, packages = PEERS[name]
     home = BENCH / name
     if not (home / "bin" / "python").exists():
@@ -296,7 +296,7 @@ def row(name: str, cells) -> str:
 
 
 def written(found: dict) -> str:
-    """Two tables: time and error."""
+    """Return two tables: time and error."""
 
     def times(contestant: str):
         results = found[contestant]

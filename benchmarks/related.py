@@ -1,8 +1,8 @@
-"""Linked synthetic tables of Oregon 2000 (households and persons), by the command, beside what baselines reach.
+"""Linked synthetic tables of Oregon 2000 (households and persons), by the command, compared with baselines.
 
-    python benchmarks/related.py [--epsilons 1 10] [--releases 3]
+python benchmarks/related.py [--epsilons 1 10] [--releases 3]
 
-Needs the real data (``SFUMATO_DATA``).  Cells are public and cut as the designs of the method cut them.
+The benchmark needs the real data (``SFUMATO_DATA``). Cells are public and cut as in the designs of the method.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = TABLE.with_suffix(".json")
 DELTA = "1e-9"
 MOST = 8
 SCORES = ("size", "child2", "child3", "cross2", "cross3", "sibling", "transition", "trigram")
-HELD = {  # figures of a prototype with float noise, that a release is to stay within 5 % of
+HELD = {  # figures of a prototype with float noise; a release must stay within 5 % of them
     1: {"size": 0.004, "child2": 0.036, "child3": 0.076, "cross2": 0.034, "cross3": 0.073, "sibling": 0.061,
         "trigram": 0.135},
     10: {"size": 0.005, "child2": 0.017, "child3": 0.030, "cross2": 0.023, "cross3": 0.049, "sibling": 0.043,
@@ -57,7 +57,7 @@ The figures at epsilon 1 and 10 are child2 .324 and .280, child3 .509 and .446, 
 
 
 def described() -> str:
-    """Return the schema: what is public of both tables."""
+    """Return the schema: the public facts about both tables."""
 
     def number(low: int, edges: list[int], high: int, *, nullable: bool = False) -> str:
         cells = ", ".join(map(str, [low, *edges]))
@@ -95,7 +95,7 @@ tables:
 
 
 def prepare(place: Path) -> tuple[int, int]:
-    """Write the tables and their schema; returns the numbers of their rows."""
+    """Write the tables and their schema, and return the numbers of their rows."""
     source = real_data("oregon2000")
     (place / "oregon").mkdir()
     (place / "oregon.yaml").write_text(described(), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""Local reports on Spark beside one server: states made by executors and merged in ``mapInArrow``.
+"""Local reports on Spark compared with one server: executors make states and ``mapInArrow`` merges them.
 
-    eval "$(scripts/services java)"
-    python benchmarks/reports.py [--reports 10000000]
+eval "$(scripts/services java)"
+python benchmarks/reports.py [--reports 10000000]
 
-Both read the same Parquet files.  CPU seconds are of every process that works: this one, the Java machine and
-its Python workers.  The two states have to be equal byte by byte.
+Both read the same Parquet files. CPU seconds are of every process that works: this one, the Java machine and its Python
+workers. The two states must be equal byte by byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Noise on 1e5 counts: ours against OpenDP, side by side in one run.
+"""Noise on 1e5 counts: Sfumato against OpenDP, side by side in one run.
 
-Prints JSON and writes the table that the documentation shows.  Run with ``python benchmarks/sampler.py``.
+The benchmark prints JSON and writes the table in the documentation.  Run it with ``python benchmarks/sampler.py``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ REPORT = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "sampl
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
+    """Return the CPU seconds of one call."""
     begin = time.process_time()
     run()
     return time.process_time() - begin
 
 
 def compare(name: str, ours: Callable[[], object], theirs: Callable[[], object]) -> dict[str, str | float]:
-    """Alternate the two after one call of each, which fills caches; the medians stand."""
+    """Alternate the two after one call of each, which fills caches, and return the medians."""
     first = seconds(ours)
     theirs()
     pairs = [(seconds(ours), seconds(theirs)) for _ in range(ROUNDS)]

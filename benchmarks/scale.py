@@ -1,14 +1,13 @@
-"""All 3-way marginals of 15 columns on DuckDB, Spark and PostgreSQL, each against plain GROUP BY in that engine.
+"""The 3-way marginals of 15 columns on DuckDB, Spark and PostgreSQL, each against plain GROUP BY in that engine.
 
-    eval "$(scripts/services postgres java)"
-    python benchmarks/scale.py [--rows 10000000] [--engines duckdb,spark,postgres] [--plain 20]
-    python benchmarks/scale.py --rows 100000000 --engines duckdb --memory 8GB
+eval "$(scripts/services postgres java)"
+python benchmarks/scale.py [--rows 10000000] [--engines duckdb,spark,postgres] [--plain 20]
+python benchmarks/scale.py --rows 100000000 --engines duckdb --memory 8GB
 
-Each engine runs in a process of its own over the same Parquet file (PostgreSQL after a COPY that is not
-timed) and is charged the CPU seconds of every process that works for it: this one, the Java machine, Python
-workers, the database's backend.  Plain GROUP BY runs a sample of the 455 over the raw columns, loaded and
-cached the same way, and is extrapolated.  Also timed: groups of four columns and writing all rows recoded,
-the engine's part of a k-anonymous release.
+Each engine runs in its own process over the same Parquet file (PostgreSQL after an untimed COPY). It is charged the CPU
+seconds of every process that works for it: this one, the Java machine, Python workers, the database's backend. Plain
+GROUP BY runs a sample of the 455 over the raw columns, loaded and cached the same way, and is extrapolated. Groups of
+four columns and writing all rows recoded (the engine's part of a k-anonymous release) are also timed.
 """
 
 # ruff: noqa: S608 - the names are made up here
@@ -37,7 +36,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(roots: list[int]) -> list[int]:
-    """Return processes that descend from ``roots``, these included."""
+    """Return the descendants of ``roots``, including these."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -51,7 +50,7 @@ def family(roots: list[int]) -> list[int]:
 
 
 def cpu(roots: list[int]) -> float:
-    """CPU seconds of ``roots`` and their descendants, of those that have ended too where they were waited for."""
+    """Return CPU seconds of ``roots`` and their descendants, including ended ones that were waited for."""
     total = 0
     for process in family(roots):
         try:
@@ -62,7 +61,7 @@ def cpu(roots: list[int]) -> float:
 
 
 def memory(roots: list[int]) -> float:
-    """Sum of the peak resident memory of ``roots`` and their living descendants, in GB."""
+    """Return the sum of the peak resident memory of ``roots`` and their living descendants, in GB."""
     peaks = 0
     for process in family(roots):
         try:
@@ -136,7 +135,7 @@ def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
 
 
 def spark_session():
-    """Spark on two cores of this machine."""
+    """Return a session of Spark on two cores of this machine."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -207,7 +206,7 @@ HEAD = ("engine", "encode, CPU s", "455 marginals, CPU s (wall)", "plain GROUP B
 
 
 def line(engine: str, r: dict[str, float]) -> str:
-    """One engine's results in Markdown."""
+    """Return one engine's results in Markdown."""
     return (
         f"| {engine} | {r['encode_cpu_s']:.1f} | {r['marginals_cpu_s']:.1f} ({r['marginals_wall_s']:.0f}) "
         f"| {r['plain_cpu_s']:.0f} (from {r['plain_ran']}) | {r['plain_cpu_s'] / r['marginals_cpu_s']:.1f} "
@@ -216,7 +215,7 @@ def line(engine: str, r: dict[str, float]) -> str:
 
 
 def write(rows: int, engine: str, result: dict[str, float]) -> None:
-    """Put a result into the report, in place of an older one of that engine and number of rows."""
+    """Add a result to the report, and replace an older one of the same engine and number of rows."""
     header = (
         "All 455 three-way marginals of 15 columns. CPU seconds of all processes of the engine. The\n"
         "ratio is plain `COUNT(*) … GROUP BY` over the same columns in the same engine, one query each, to ours\n"

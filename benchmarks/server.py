@@ -1,14 +1,16 @@
 """Throughput of the server under full durability, against the same server returning a constant.
 
-    python benchmarks/server.py [--seconds 8] [--postgres]
+python benchmarks/server.py [--seconds 8] [--postgres]
 
-Sixteen connections ask different counts, each charged, journalled and stored before its reply leaves: of the bundled
-census (15 attributes; no statement is sent twice, so that each is parsed), and of a million children (2 attributes; 56
-statements, each at 900 losses); and one average of the census, at a new loss each time.  The constant goes through the
-same process, middleware, key and parsing of the body, and skips the statement, the ledger and the table.  Both are
-asked in turns on one server, so that what else the machine does weighs on both alike.  CPU is that of the server's
-processes; a database server's own is not among it.  With ``--postgres``, the ledger is in the database that
-SFUMATO_TEST_POSTGRES names, in a schema that is dropped afterwards.
+Sixteen connections ask different counts. Each is charged, journaled and stored before its reply leaves. There are three
+kinds: counts of the bundled census (15 attributes; no statement is repeated, so each is parsed), counts of a million
+children (2 attributes; 56 statements, each at 900 losses), and one average of the census, at a new loss each time. The
+constant goes through the same process, middleware, key and parsing of the body, and skips the statement, the ledger and
+the table.
+
+Both are asked in turns on one server, so that other load on the machine affects both alike. CPU is that of the server's
+processes, without a database server. With ``--postgres``, the ledger is in the database in SFUMATO_TEST_POSTGRES, in a
+schema that is dropped at the end.
 """
 
 # ruff: noqa: S608 - statements are what is sent
@@ -34,11 +36,11 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "server.md"
 CONNECTIONS = 16
 ROUNDS = 3
-TARGET = 100  # questions a second on SQLite, at no more than 6 CPU ms each
+TARGET = 100  # questions per second on SQLite, at no more than 6 CPU ms each
 
 
 def application():
-    """Return the server with one more path, which answers the same requests with a constant."""
+    """Return the server with one more path that answers the same requests with a constant."""
     from starlette.responses import JSONResponse
 
     from sfumato.app.api.questions import AskRequest
@@ -81,14 +83,14 @@ async def ask(port: int, secret: str, path: str, bodies, seconds: float) -> int:
 
 
 def of_children():
-    """Different counts: 56 statements, each at 900 losses; 50 400 before any is asked again."""
+    """Yield different counts: 56 statements, each at 900 losses; they repeat after 50 400."""
     for number in itertools.count():
         sql = f"SELECT COUNT(*) FROM children WHERE age >= {number % 14} AND satisfaction >= {number // 14 % 4}"
         yield json.dumps({"sql": sql, "loss": {"epsilon": f"0.{100 + number // 56 % 900}"}}).encode()
 
 
 def of_census():
-    """Different counts, each of a statement of its own: 14 400 before any is asked again."""
+    """Yield different counts, each with its own statement; they repeat after 14 400."""
     for number in itertools.count():
         low, high, education = 20 + number % 30, 55 + number // 30 % 30, 1 + number // 900 % 16
         where = f"age BETWEEN {low} AND {high} AND education_num >= {education} AND gender IN ('Male')"
@@ -96,7 +98,7 @@ def of_census():
 
 
 def of_average():
-    """One average, never twice at one loss, so that the noise of each is of a scale of its own."""
+    """Yield one average at a new loss each time, so that each noise has its own scale."""
     for number in itertools.count():
         yield json.dumps({"sql": "SELECT AVG(age) FROM census", "loss": {"epsilon": f"0.1{number:06d}"}}).encode()
 
@@ -124,7 +126,7 @@ def schema_of_postgres() -> Iterator[str]:
 
 
 def cpu(group: int) -> float:
-    """Seconds that the processes of a group have computed."""
+    """Return the CPU seconds of a group of processes."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -137,7 +139,7 @@ def cpu(group: int) -> float:
 
 
 def serve(folder: Path, url: str, workers: int):
-    """Return a server of the bundled tables; its port and a key."""
+    """Serve the bundled tables; return the process, its port and a key."""
     from sfumato import data
 
     return serve_tables(
@@ -146,7 +148,9 @@ def serve(folder: Path, url: str, workers: int):
 
 
 def serve_tables(folder: Path, url: str, workers: int, tables: dict):
-    """Return a server over a database, with tables and their domains by name, in ``folder``; its port and a key."""
+    """Serve tables with their domains by name over a database, in ``folder``; return the process, its port and a
+    key.
+    """
     from pyarrow import parquet
 
     from sfumato_server.application import LEDGER
@@ -213,7 +217,7 @@ def measure(url: str, folder: Path, seconds: float, *, workers: int, table: str)
 
 
 def measured(seconds: float, *, workers: int, table: str, postgres: bool) -> dict:
-    """Return a row of the table, over a database that is gone afterwards."""
+    """Return a row of the table, measured over a temporary database."""
     with tempfile.TemporaryDirectory(dir=ROOT / ".bench" if (ROOT / ".bench").exists() else None) as name:
         folder = Path(name)
         if not postgres:
@@ -232,7 +236,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--postgres", action="store_true")
-    from _installed import keep_compiled  # here, as workers import this file as a module of a package
+    from _installed import keep_compiled  # imported here, because workers import this file as a module of a package
 
     keep_compiled()
     given = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What a command costs before and beyond its work: whole processes, as users run them; and the first question.
+"""Start-up cost of a command: complete processes, as users run them, and the first question.
 
-    python benchmarks/start.py [--runs 5] [--rows 1000000]
+python benchmarks/start.py [--runs 5] [--rows 1000000]
 
-Needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``.  CPU seconds of
-the operating system's accounting for a finished process and its threads, the least of some runs after a warm-up: a
-busy machine only ever adds to them.  polars stands beside the first question where it is installed.
+The benchmark needs UCI Adult with the hierarchies of ARX's example under ``$SFUMATO_DATA``. CPU seconds are the
+operating system's accounting for a finished process and its threads, the minimum of some runs after a warm-up, because
+a busy machine only adds to them. polars is compared with the first question if it is installed.
 """
 
 # ruff: noqa: S608 - statements stand in programs of their own
@@ -89,7 +89,7 @@ def sfumato(*words: object) -> list[str]:
 
 
 def seconds(command: list[str], folder: Path) -> float:
-    """CPU seconds of one finished process; ledgers and outputs of an earlier run are removed first."""
+    """Return CPU seconds of one finished process; ledgers and outputs of an earlier run are removed first."""
     for path in {*folder.glob("run.*"), *folder.glob("*.ledger*")}:
         path.unlink(missing_ok=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

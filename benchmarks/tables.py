@@ -1,8 +1,8 @@
-"""CPU time of several tables about the same people, beside plain joins of the same files by DuckDB.
+"""CPU time of several tables about the same people, compared with plain joins of the same files by DuckDB.
 
-    python benchmarks/tables.py [--patients 1000000]
-    python benchmarks/tables.py --patients 100000 --on postgresql://user@host/database
-    python benchmarks/tables.py --patients 100000 --on spark
+python benchmarks/tables.py [--patients 1000000]
+python benchmarks/tables.py --patients 100000 --on postgresql://user@host/database
+python benchmarks/tables.py --patients 100000 --on spark
 
 The tables are generated Parquet files. Patients have 2.9 visits on average; 1 % have more than 19, and the most is 253.
 Each number is the CPU time of one process with one thread:
@@ -70,7 +70,7 @@ tables:
 
 
 def generate(folder: Path, patients: int) -> int:
-    """Write the tables; returns the number of visits."""
+    """Write the tables, and return the number of visits."""
     import duckdb
 
     with duckdb.connect() as connection:
@@ -96,7 +96,7 @@ def generate(folder: Path, patients: int) -> int:
 
 
 def spent(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds of a piece of work, by a clock."""
+    """Return the seconds of a piece of work, by a clock."""
     before = clock()
     work()
     return clock() - before
@@ -121,7 +121,7 @@ def plain(folder: Path) -> float:
 
 @contextmanager
 def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
-    """Provide the tables in a database of their own of a server, and the median of three plain joins there."""
+    """Provide the tables in a new database of a server, and the median of three plain joins there."""
     import duckdb
     import sqlalchemy as sa
 
@@ -163,18 +163,18 @@ def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def on_spark(folder: Path) -> float:
-    """Return the median of three plain joins on the session of Spark that the tables are read in."""
+    """Return the median of three plain joins on the session of Spark that reads the tables."""
     from sfumato.engine.spark.spark_session import session
 
     spark = session()
     tables = {name: f"parquet.`{folder}/{name}.parquet`" for name in ("visits", "patients")}
     text = PLAIN.format(month="trunc(admitted, 'month')", **tables)
-    spark.sql(text).collect()  # starts what it needs
+    spark.sql(text).collect()  # starts the session
     return statistics.median(spent(lambda: spark.sql(text).collect(), time.perf_counter) for _ in range(3))
 
 
 def measured(folder: Path, tables: object, clock: Callable[[], float]) -> tuple[float, list[float]]:
-    """Seconds of registering the tables, and of each statement."""
+    """Return the seconds of registering the tables, and of each statement."""
     import sfumato as sf
     from sfumato.engine.duckdb.duck_session import shared_session
 

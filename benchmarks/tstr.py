@@ -1,9 +1,9 @@
-"""Train on synthetic, test on real: who earns more than 50K in Adult, told from a release of the training file.
+"""Train on synthetic, test on real: predict who earns more than 50K in Adult from a release of the training file.
 
-    python benchmarks/tstr.py [--epsilons 0.1,1,10] [--seeds 3]
+python benchmarks/tstr.py [--epsilons 0.1,1,10] [--seeds 3]
 
-The training file (32 561 rows, domain of the package) is released by each method; gradient boosting
-(scikit-learn, 60 trees) is trained on the synthetic rows and tested on the test file, which no method has seen.
+Each method releases the training file (32 561 rows, domain of the package). Gradient boosting (scikit-learn, 60 trees)
+is trained on the synthetic rows and tested on the test file, which is not part of any release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def released(method: str, epsilon: str) -> Rows:
 
 
 def towards(names: tuple[str, ...]) -> Marginals:
-    """All marginals of three columns of which one is the target."""
+    """Return all marginals of three columns that include the target."""
     others = [name for name in names if name != TARGET]
     return Marginals(cliques=tuple((*pair, TARGET) for pair in combinations(others, 2)))
 

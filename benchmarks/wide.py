@@ -1,10 +1,10 @@
-"""AIM on long and wide tables, by the command that users run: what the rows cost and what the columns cost.
+"""AIM on long and wide tables, by the installed command: the cost of rows and the cost of columns.
 
-    python benchmarks/wide.py [--cases 1000000x15,100000x100]
+python benchmarks/wide.py [--cases 1000000x15,100000x100]
 
-A Parquet file, its domain, a new ledger, ``sfumato synthesize --way 3`` and a Parquet file of rows with its codebook.
-Columns of 2 to 12 cells in a chain, each copying the one before in seven rows of ten.  The second line of a case asks
-for the same release again: it is read from the ledger, so that what is left is reading, drawing and writing.
+A case is a Parquet file, its domain, a new ledger, ``sfumato synthesize --way 3`` and a Parquet file of rows with its
+codebook.  Columns have 2 to 12 cells and form a chain; each copies the previous one in seven rows of ten.  The second
+line of a case repeats the same release.  It comes from the ledger, so it measures reading, drawing and writing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 
 def chain(folder: Path, rows: int, columns: int) -> tuple[Path, Path]:
-    """Return the table and its domain."""
+    """Write a table and its domain, and return both paths."""
     random = np.random.default_rng(columns)
     sizes = [2 + 5 * index % 11 for index in range(columns)]
     schema = pa.schema([(f"c{index}", pa.int64()) for index in range(columns)])
@@ -48,7 +48,7 @@ def chain(folder: Path, rows: int, columns: int) -> tuple[Path, Path]:
 
 
 def run(rows: int, columns: int) -> list[dict[str, float]]:
-    """CPU seconds and memory of the release, and of the same asked again."""
+    """Return CPU seconds and memory of the release, and of the repeated release."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         table, domain = chain(Path(folder), rows, columns)

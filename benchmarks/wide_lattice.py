@@ -1,9 +1,10 @@
-"""The optimal search over 15 to 24 quasi-identifiers, by the command: the loss, and how much of it is proven.
+"""The optimal search over 15 to 24 quasi-identifiers, by the command: the loss, and the proven share of it.
 
-Each table is written as CSV, its domain drafted and accepted, its hierarchies drafted, and ``sfumato anonymize`` is run
-for so many seconds.  The last table has hierarchies of pairs, pairs of pairs and so on, which no draft makes; its
-numbers go into 64 bins first.  Needs UCI Adult, German credit, NIST's excerpts of the American Community Survey and
-San Francisco's fire calls under ``$SFUMATO_DATA``.  Run with ``python benchmarks/wide_lattice.py [--seconds 60]``.
+Each table is written as CSV, its domain is drafted and accepted, its hierarchies are drafted, and ``sfumato anonymize``
+runs for the given seconds. The last table has hierarchies of pairs, pairs of pairs and so on, which no draft makes; its
+numbers are in 64 bins first. The benchmark needs UCI Adult, German credit, NIST's excerpts of the American Community
+Survey and San Francisco's fire calls under ``$SFUMATO_DATA``. Run it with ``python benchmarks/wide_lattice.py
+[--seconds 60]``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def drafted(folder: Path, rows: Rows) -> None:
 
 
 def in_pairs(folder: Path, rows: Rows) -> None:
-    """Codes as texts of three digits, and hierarchies where each cell has two of the level below."""
+    """Write codes as texts of three digits, and hierarchies in which each cell has two of the level below."""
     header, *body = rows
     columns = [list(coded(column)) for column in zip(*body, strict=True)]
     write(folder / "table.csv", [header, *([text(code) for code in codes] for codes in zip(*columns, strict=True))])
@@ -90,7 +91,7 @@ def text(code: int) -> str:
 
 
 def coded(column: Sequence[str]) -> Iterator[int]:
-    """Numbers in bins from 0, or texts as places in their order."""
+    """Yield numbers in bins from 0, or texts as positions in their order."""
     if all(each.isdigit() for each in column):
         width = -(-(max(map(int, column)) + 1) // BINS)
         yield from (int(each) // width for each in column)
