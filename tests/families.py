@@ -16,7 +16,7 @@ from sfumato.engine.arrays import ArrayTable
 
 
 class Family(NamedTuple):
-    """One unit: the code of its parent, and of each child its age and work."""
+    """A unit: the code of its parent, and the age and work of each child."""
 
     parent: int
     children: tuple[tuple[int, int], ...]
@@ -43,11 +43,11 @@ DOCUMENT: dict[str, Any] = {
 }
 VILLAGE = parse_schema(DOCUMENT)
 PERSONS = VILLAGE["persons"]
-AGES, WORKS = 5, 3  # codes, with those of missing and other values
+AGES, WORKS = 5, 3  # codes, including missing and other values
 
 
 def related(most: int = 3, *, memory: int = 1, order: str | None = "age", falling: bool = True, tau: int = 2):
-    """The village with at most so many persons a house."""
+    """Return the village with at most ``most`` persons per house."""
     child = ChildTable(table=PERSONS, order=order, falling=falling, most=most, memory=memory)
     return LinkedTables(schema=VILLAGE, children=(child,), tau=tau)
 
@@ -100,7 +100,7 @@ class Families(ArrayTable):
 
 
 def every_family(most: int) -> Iterator[Family]:
-    """All houses of up to ``most`` persons, of whom each has one of two ages and one of two works."""
+    """Yield all houses of up to ``most`` persons, each with one of two ages and one of two works."""
     codes = [(0, 0), (2, 0), (2, 1)]
     for parent in (0, 1):
         for size in range(most + 1):

@@ -199,7 +199,7 @@ def _unit(chance: random.Random, rows: dict[str, list[dict[str, Any]]], unit: in
 
 
 def without(rows: Rows, unit: int, *, cascade: bool) -> Rows:
-    """The neighbour without a unit: of tables that find their owners through visits the rows go or lose their owner."""
+    """Return the neighbor without a unit. Rows that find their owners through visits disappear or lose their owner."""
     gone = {row["visit_id"] for row in rows["visits"] if row["patient_id"] == unit}
     kept = dict(rows)
     kept["patients"] = [row for row in rows["patients"] if row["patient_id"] != unit]

@@ -55,7 +55,7 @@ UNIT_ROWS = {"persons": 4, "jobs": 5, "tasks": 6}
 
 
 def nested(persons: int = 3, jobs: int = 2, tasks: int | None = None, *, memory: int = 1, tau: int = 2) -> LinkedTables:
-    """The town: so many persons of a house, jobs of a person, and tasks of a job."""
+    """Return the town with bounds on the persons of a house, jobs of a person, and tasks of a job."""
     children = [
         ChildTable(table=TOWN["persons"], order="age", falling=True, most=persons, memory=memory),
         ChildTable(table=TOWN["jobs"], order="pay", most=jobs, memory=memory),
@@ -161,7 +161,7 @@ class NestedFamilies(ArrayTable):
         }
 
     def derived(self, name: str) -> ArrayTable:
-        """One of them."""
+        """Return one derived table."""
         return self._derived[name]
 
 
@@ -208,7 +208,7 @@ def some_houses(count: int, seed: int, *, most: int = 5) -> list[Row]:
 
 
 def every_house(persons: int, jobs: int) -> Iterator[Row]:
-    """All houses of up to so many persons, of two kinds, each with up to so many jobs of two kinds."""
+    """Yield all houses of up to ``persons`` persons of two kinds, each with up to ``jobs`` jobs of two kinds."""
     held = [tuple(Row((pay,)) for pay in pays) for size in range(jobs + 1) for pays in product((0, 2), repeat=size)]
     each = [Row(codes, below) for codes in ((0, 0), (3, 1)) for below in held]
     for size in range(persons + 1):

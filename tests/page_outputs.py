@@ -103,7 +103,7 @@ def drawing_of(value: object) -> str:
 
 
 def numbers_of(drawing: str) -> str:
-    """Return the labels and numbers of the marks of a drawing as JSON, one mark a line."""
+    """Return the labels and numbers of the marks of a drawing as JSON, one mark per line."""
     marks = [unescape(title or label).replace("\N{MINUS SIGN}", "-").strip() for title, label in MARK.findall(drawing)]
     return json.dumps(marks, indent=0, ensure_ascii=False) + "\n"
 
@@ -124,7 +124,7 @@ def stored_picture(drawing: str, marker: re.Match[str], page: Path, *, refresh: 
 
 
 def stored_page(written: Path, stored: Path, *, refresh: bool) -> str:
-    """Return how the headings of a page differ from those of the stored one, and store it if wanted."""
+    """Return the differences between the headings of a page and of the stored one, and store it if ``refresh``."""
     if not written.exists():
         return f"no command wrote {written.name}"
     new = written.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Processes forked from one that has imported what they need, which a fresh interpreter takes seconds of CPU for.
 
-What forking leaves out, to begin with nothing and to spawn workers, is tested by those who start a fresh program.
+Tests that need a fresh program (starting from nothing, spawning workers) do not fork.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PRELOAD = (
 
 
 def processes() -> ForkServerContext:
-    """Where processes are forked that have imported what they need."""
+    """Return a server that forks processes with everything already imported."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_PRELOAD))
     return context
@@ -70,16 +70,16 @@ class Forked:
 
     @property
     def pid(self) -> int:
-        """Its number, and that of its group."""
+        """Return its number, which is also the number of its group."""
         assert self._process.pid is not None
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Its exit code, if it has ended."""
+        """Return its exit code if it has ended, else None."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its end and return its exit code."""
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:

@@ -1,4 +1,4 @@
-"""Which real services a test may use: the variables that ``scripts/services`` prints say where they are."""
+"""The real services that a test may use; the variables from ``scripts/services`` have their addresses."""
 
 from __future__ import annotations
 

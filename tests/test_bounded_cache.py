@@ -1,4 +1,4 @@
-"""All caches of a process hold at most so many bytes together, whatever is asked."""
+"""All caches of a process together hold a bounded number of bytes, for any questions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_everything_that_is_referred_to_is_weighed(value):
 
 
 def test_no_cache_counts_its_entries():
-    """Of functions that take arguments: a value that is made once may be kept for ever."""
+    """This is about functions with arguments: a value that is made once may be cached for ever."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -162,7 +162,7 @@ def test_a_comparison_of_a_million_cells_adds_a_few_bytes_to_a_ledger(wide_colum
 
 
 def test_different_questions_do_not_grow_a_process(wide_column, monkeypatch):
-    """What they leave behind is in bounded caches, which hold as much after the next of them."""
+    """Their remains are in bounded caches, whose size no longer grows."""
     vault, _ = wide_column
     monkeypatch.setattr(bounded_cache, "MOST_BYTES", 300_000)
     ask(vault, range(1000, 1100))

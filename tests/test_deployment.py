@@ -1,4 +1,4 @@
-"""Files by which a server is deployed: they name options that there are, figures that there are, and open nothing."""
+"""Deployment files name existing options and existing figures, and open nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_the_image_copies_is_there_and_it_runs_without_root():
 
 
 def needed(*extras):
-    """Names of all distributions that some extras of the package need, and those that these need."""
+    """Return all distributions that some extras of the package need, including indirect ones."""
     seen, waiting = set(), [("sfumato", frozenset(extras))]
     while waiting:
         name, wanted = waiting.pop()

@@ -1,4 +1,4 @@
-"""The docs are tests: every command and example in README and docs is executed, in order, as a reader would."""
+"""The docs are tests: every command and example in README and docs is executed in order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ decisions/0003-unknown-values-are-declared decisions/0004-jsonschema-alone-check
 decisions/0005-drafts-find-out-how-a-csv-file-is-written decisions/0006-the-ledger-speaks-to-its-databases-itself
 """.split()  # noqa: SIM905  (addresses before the documentation had parts)
 BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-MACHINE = ("make ", "scripts/", 'eval "')  # run by whoever sets up a machine, and by the tests' own runner
+MACHINE = ("make ", "scripts/", 'eval "')  # run when a machine is set up, and by the tests' own runner
 ELSEWHERE = ("sfumato demo",)  # takes long, and has tests of its own
 
 FAMILIES = ("anonymize", "data", "domain", "evaluate", "local", "query", "synthesize")
@@ -188,7 +188,7 @@ def commands(block: str) -> list[str]:
 
 
 def accept(domain: Path) -> None:
-    """What the docs tell the reader to do with a draft."""
+    """Accept a draft as the docs describe."""
     domain.write_text(domain.read_text().replace("draft: true", "draft: false"))
 
 

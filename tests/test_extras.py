@@ -1,4 +1,4 @@
-"""What each part of the installation brings, and what is said where a part is missing."""
+"""The content of each extra of the installation, and the message if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/how-to/serve.md tells whoever runs a server is done as it stands there, up to a backup that is put back."""
+"""The instructions of docs/how-to/serve.md for operators are executed, up to the restore of a backup."""
 
 from __future__ import annotations
 

@@ -113,11 +113,11 @@ def test_people_reach_the_server_by_tls_alone_and_not_what_operators_look_at(beh
     assert clients <= {"127.0.0.1", "::1"}, clients  # whom Caddy saw, and not whom a header names
     assert steward not in log.read_text(encoding="utf-8")
     with httpx.Client(trust_env=False) as plain, pytest.raises(httpx.TransportError):
-        plain.get(address)  # whoever does not trust the authority
+        plain.get(address)  # a client that does not trust the authority
 
 
 def test_the_deployed_compose_file_says_what_its_parts_need():
-    """Read as Docker's documentation has it, as no daemon is needed for that."""
+    """The file is read by the rules of Docker's documentation, so no daemon is needed."""
     import yaml
 
     told = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))

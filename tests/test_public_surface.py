@@ -1,4 +1,4 @@
-"""What users can import is decided here: an accident shows up as a diff of this file."""
+"""The list of public names: an accidental change shows up as a diff of this file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs and docstrings say of the code: the functions of walks are run, and lists of names are complete."""
+"""Docs and docstrings agree with the code: the functions of walks run, and lists of names are complete."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _file(read: Callable[[Path], object], name: str, text: str) -> Callable[[Pat
 
 
 def _saved_model(folder: Path, said: str) -> object:
-    """A saved release in which somebody has edited the domain, and computed its digest anew."""
+    """Return a saved release with an edited domain and a recomputed digest."""
     table = ArrayTable(DOMAIN, np.zeros((10, 1), dtype=np.int64))
     save(
         histogram(SimulatedVault(table, seed=1), loss=Epsilon(1), total=NoisyTotal()), folder / "model", overwrite=True

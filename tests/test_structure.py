@@ -52,7 +52,7 @@ def structure() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict]:
-    """What the script prints of this tree, from a process of its own, in which nothing has run before the query."""
+    """Return the script's output for this tree, from a fresh process."""
     ended = subprocess.run([sys.executable, SCRIPT, "--json"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -193,7 +193,7 @@ def test_the_way_of_a_query_leads_from_the_command_to_random_words(measured: dic
     assert "privacy.loss.Epsilon" in behind["classes created by one query"]
 
 
-# private words of earlier days, for which the field has its own: transaction, charge, mechanisms, filter
+# private words with a term of the field instead: transaction, charge, mechanisms, filter
 PRIVATE_WORDS = re.compile(
     r"\b(paid|pays?|bought|buys?|purses?|books|desks?|doors?|billed|as said|enrolment|nobody is told)\b",
     re.IGNORECASE,
@@ -237,7 +237,7 @@ def test_names_of_tests_are_short_enough_to_be_read_in_a_list() -> None:
 
 
 def _names_something(name: str) -> bool:
-    """Whether a dotted name is a module, or leads from one to what it holds, a field of a class included."""
+    """Return whether a dotted name is a module, or leads from one to its content, including a field of a class."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:

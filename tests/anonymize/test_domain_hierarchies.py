@@ -1,4 +1,4 @@
-"""A quasi-identifier is generalised by the hierarchy of the domain where it has none of its own."""
+"""The hierarchy of the domain generalizes a quasi-identifier without its own hierarchy."""
 
 from __future__ import annotations
 

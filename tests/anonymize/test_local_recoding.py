@@ -52,7 +52,7 @@ def small(data: Microdata, *, cells: bool) -> Space:
 
 
 def check(partition: Partition, space: Space, k: int) -> None:
-    """Every row is in one class of at least k rows."""
+    """Check that every row is in one class of at least k rows."""
     rows = np.bincount(partition.tuples, weights=partition.rows, minlength=len(space.counts))
     np.testing.assert_array_equal(rows, space.counts)
     assert partition.counts().min() >= k
@@ -115,7 +115,7 @@ def test_k_member_divides_all_rows_and_local_search_never_loses(*, seed: int, k:
 
 
 def partitions(rows: list[int], k: int) -> list[list[list[int]]]:
-    """Every division of rows into classes of at least k."""
+    """Return every division of rows into classes of at least k."""
     if not rows:
         return [[]]
     first, rest = rows[0], rows[1:]

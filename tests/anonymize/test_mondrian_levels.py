@@ -1,4 +1,4 @@
-"""All regions of one depth at once are those of one cut after the other."""
+"""Cutting all regions of one depth at once gives the same regions as one cut after the other."""
 
 from __future__ import annotations
 

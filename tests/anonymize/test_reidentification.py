@@ -154,7 +154,7 @@ def test_a_population_larger_than_floats_tell_apart_is_refused(model):
 
 
 def sampled(rng: np.random.Generator, classes: np.ndarray, rows: int) -> np.ndarray:
-    """Class sizes of a random sample of so many rows."""
+    """Return class sizes of a random sample of ``rows`` rows."""
     people = np.repeat(np.arange(len(classes)), classes)
     return np.unique(rng.choice(people, rows, replace=False), return_counts=True)[1]
 

@@ -1,4 +1,4 @@
-"""The search of many neighbourhoods at once, on tables small enough to be looked at."""
+"""The search of many neighborhoods at once, on tables small enough for inspection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller hands over by mistake is refused in a sentence, and the journal stays empty."""
+"""Wrong arguments are refused in a sentence, and the journal stays empty."""
 
 from __future__ import annotations
 

@@ -108,7 +108,9 @@ def test_mondrian_cuts_where_it_is_told(cut: str, workspace: Path) -> None:
 
 
 def test_a_limit_in_rows_is_kept_to_the_row(workspace: Path) -> None:
-    """Seven people come from a town that would otherwise be generalised away: seven rows will do, six will not."""
+    """Seven people come from a town that would otherwise be generalized away: a limit of seven rows suffices, six do
+    not.
+    """
     towns = ["Aix"] * 200 + ["Brest"] * 92 + ["Caen"] * 7
     csv.write_csv(pa.table({"age": [30] * 299, "town": towns, "ill": ["no"] * 299}), workspace / "people.csv")
     asked = ("--k", "8", "--json", "--suppress-rows")

@@ -1,4 +1,4 @@
-"""``sfumato bound``: a suggestion on the screen, a draft where one is asked for, nothing changed otherwise."""
+"""``sfumato bound`` prints a suggestion, writes a draft on request, and changes nothing else."""
 
 from __future__ import annotations
 

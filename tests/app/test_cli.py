@@ -33,7 +33,7 @@ attributes:
 
 @dataclass(frozen=True)
 class Done:
-    """What a run of the command line left: its exit code and what it printed."""
+    """The result of a command: its exit code and its output."""
 
     returncode: int
     stdout: str

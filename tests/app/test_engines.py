@@ -1,4 +1,4 @@
-"""Every family from the command line on every engine: what DuckDB says, the others say.
+"""Every family from the command line on every engine: all engines agree with DuckDB.
 
 At an epsilon of 100000 a discrete Laplace noise that is not zero has probability below 1e-200, so that
 even noisy answers can be compared as they are.
@@ -143,7 +143,7 @@ STATEMENTS = [
 
 
 def release(workspace: Workspace) -> dict[str, Any]:
-    """One release of every kind, in the order of FAMILIES, with what each says of itself."""
+    """Make one release of every kind, in the order of FAMILIES, with its statement."""
     domain = ("--domain", "people.yaml")
     private = (*domain, "--epsilon", "100000", *LEDGER)
     answers = [{**workspace.json("query", "TABLE", asked, *private), "provenance": None} for asked in STATEMENTS]
@@ -231,7 +231,7 @@ def judged(workspace: Workspace, released: Path) -> tuple[list[list[float]], lis
 
 @pytest.fixture(scope="module")
 def wanted(files: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[list[float]], list[str]]:
-    """How the release is judged by a table in a file."""
+    """Return the judgment of the release against a table in a file."""
     place = tmp_path_factory.mktemp("judged") / "workspace"
     here = Workspace(place, str(files / "people.parquet"), str(files / "holdout.parquet"))
     return judged(here, files / "released.parquet")

@@ -51,7 +51,7 @@ def sfumato(*arguments: str, cwd: Path, code: int = 0) -> tuple[str, str]:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A table, its holdout, a copy that somebody calls anonymous, and a table in intervals."""
+    """Write a table, its holdout, an unchanged copy labeled as anonymous, and a table in intervals."""
     luck = np.random.default_rng(0)
     age = luck.integers(0, 100, 900)
     people = pa.table(

@@ -1,4 +1,4 @@
-"""Every command that prints figures off the rows says, also in its JSON, that they are for the table's owner alone."""
+"""Every command that prints exact figures states, also in its JSON, that they are for the table's owner alone."""
 
 from __future__ import annotations
 

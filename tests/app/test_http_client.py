@@ -1,4 +1,4 @@
-"""What the client refuses itself, and what it shows of a refusal."""
+"""The client's own refusals, and its display of the server's refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the command line writes: never over what it reads, and in a sentence where it cannot."""
+"""The command line never writes over its inputs, and explains in a sentence why it cannot write."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_file_in_the_place_of_a_folder_is_said(arguments: tuple[str, ...], out
 
 
 def to_a_full_disk(*words: str, cwd: Path) -> tuple[int, list[str]]:
-    """A program whose output is written nowhere: exit code, and what it says beside its output."""
+    """Run a program whose output goes to a full disk; return its exit code and its messages."""
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "sfumato", *words]
         done = subprocess.run(command, cwd=cwd, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

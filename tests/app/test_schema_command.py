@@ -125,7 +125,7 @@ def test_a_check_counts_what_bounds_cut_and_says_that_it_is_secret(hospital: Pat
     assert cut["visits"]["rows"] == len(of_units)
     over = {unit: max(0, of_units.count(unit) - 6) for unit in set(of_units)}
     assert cut["visits"]["cut"] >= sum(over.values()) > 0
-    assert cut["few.sql"]["cut"] == 0  # one row a person
+    assert cut["few.sql"]["cut"] == 0  # one row per person
     assert any(each["table"] == "icd" and each["declared"] == 6 for each in found["fit"])
     assert "as secret as the table" in sfumato(*asked, cwd=hospital).stdout
     assert "accepted by nobody" in sfumato("schema", "check", "hospital.yaml", cwd=hospital).stdout

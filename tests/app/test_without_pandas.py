@@ -1,4 +1,4 @@
-"""Commands do without pandas, also where it is installed."""
+"""Commands do not import pandas, even if it is installed."""
 
 from __future__ import annotations
 

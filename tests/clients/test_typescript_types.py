@@ -1,4 +1,4 @@
-"""The types of the TypeScript client are those that the server describes."""
+"""The types of the TypeScript client equal those of the server's description."""
 
 from __future__ import annotations
 

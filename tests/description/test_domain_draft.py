@@ -74,7 +74,7 @@ def test_what_the_owner_has_to_look_at_is_said_by_kind() -> None:
 
 
 def test_real_numbers_that_many_rows_share_are_drafted_as_points() -> None:
-    """As much as a third of incomes is exactly 0, and a tenth is the minimum wage."""
+    """A third of incomes is exactly 0, and a tenth is the minimum wage."""
     random = np.random.default_rng(3)
     income = random.lognormal(10, 1, 9000)
     income[:3000], income[3000:3900], income[3900:3903] = 0.0, 20_000.5, 12_345.25
@@ -85,7 +85,7 @@ def test_real_numbers_that_many_rows_share_are_drafted_as_points() -> None:
     found = dict(zip(drafted_income.labels(), reveal(counts).tolist(), strict=True))
     assert (found["0.0"], found["20000.5"]) == (3000, 900)
     (beside,) = drafted(x=[*[0.3] * 500, *[0.1 + 0.2] * 500, *np.linspace(0, 1, 500).tolist()])
-    assert beside.points == (0.3, 0.1 + 0.2)  # neighbouring doubles
+    assert beside.points == (0.3, 0.1 + 0.2)  # neighboring doubles
 
 
 def test_a_time_is_left_out_with_what_to_do() -> None:
@@ -223,7 +223,9 @@ def test_a_list_read_off_the_table_is_a_finding_and_a_code_book_is_none() -> Non
 
 @pytest.mark.parametrize("by_command", [True, False])
 def test_an_accepted_description_holds_no_digest_of_what_the_draft_read(tmp_path: Path, *, by_command: bool) -> None:
-    """The greatest income of the draft is replaced; its digest would give it away to whoever tries all numbers."""
+    """The greatest income of the draft is replaced, because its digest would reveal it to anyone who tries all
+    numbers.
+    """
     rows = {
         "income": [float(17 * place % 4111) for place in range(900)],
         "age": [20 + place % 60 for place in range(900)],

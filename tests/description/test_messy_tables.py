@@ -1,4 +1,4 @@
-"""Fifty-six messy tables and codebooks, each with the right description written by hand beside it.
+"""Fifty-six messy tables and codebooks, each with the right description written by hand.
 
 A column is ``id``, ``name``, ``text``, ``person`` (the unit), ``cat``, ``int``, ``real``, ``date`` or ``none``,
 which is left out without a finding.
@@ -246,7 +246,7 @@ def drafted(name: str, folder: Path) -> tuple[Draft, dict[str, str]]:
 
 
 def kinds(draft: Draft) -> dict[str, str]:
-    """What the draft takes each column for."""
+    """Return the draft's kind of each column."""
     types = {Categorical: "cat", Integer: "int", Real: "real"}
     found = {attribute.name: types[type(attribute)] for attribute in draft.domain}
     found |= dict.fromkeys(draft.dates, "date") | dict.fromkeys(draft.left_out, "none")

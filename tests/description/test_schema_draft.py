@@ -106,7 +106,7 @@ def test_ids_called_id_are_found_by_the_name_of_their_table() -> None:
 
 
 def test_keys_of_two_types_are_named() -> None:
-    """As a CSV file beside a Parquet file has them: over them nothing would be found."""
+    """The keys are texts in a CSV file and numbers in a Parquet file, so a join would find nothing."""
     visits = {"visit_id": [10, 11, 12], "patient_id": ["1", "1", "2"]}
     tables = {"patients": {"patient_id": [1, 2, 3], "sex": ["f", "m", "f"]}, "visits": visits}
     opened = {name: open_table(pa.table(held)) for name, held in tables.items()}

@@ -29,7 +29,7 @@ SEEN = Timestamp(
     zone="Europe/Zurich",
     unknown=Unknown.DROP,
 )
-FORMATS = {  # what each map says of an hour, in the words of strftime
+FORMATS = {  # each map of an hour as a format of strftime
     "hour": "%Y-%m-%dT%H",
     "day": "%Y-%m-%d",
     "week": "%G-W%V",

@@ -1,4 +1,4 @@
-"""Hierarchies in a domain: spelled out, in files beside it or drafted; and the levels that one may ask by."""
+"""Hierarchies in a domain, inline, in separate files or drafted, and the levels that queries may use."""
 
 from __future__ import annotations
 

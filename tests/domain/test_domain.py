@@ -205,7 +205,7 @@ ODD = [None, True, 0, 1, 1.0, -1, "", "row", "clamp", "real", [], [1, 2], ["a"],
 
 
 def places(node: object) -> list[tuple[Any, Any]]:
-    """Every mapping or list of a document with each of its keys."""
+    """Return every mapping or list of a document with each of its keys."""
     inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     return [pair for key, each in inner for pair in [(node, key), *places(each)]]
 

@@ -1,4 +1,4 @@
-"""What a view is in words: everything that makes two views two is said, and nothing unprintable."""
+"""A view in words: the words contain every difference between two views, and only printable text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small Spark cluster for all tests: two executors, each a process of its own."""
+"""A small Spark cluster for all tests: two executors, each in its own process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def session():
         "spark.executor.memory": "1g",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",
-        # What is compiled here runs for seconds, for which compiling it well is a waste of several.
+        # The compiled code runs for seconds only, so a better compiler would cost more than it gains.
         "spark.driver.extraJavaOptions": QUICK_START,
         "spark.executor.extraJavaOptions": QUICK_START,
         "spark.sql.shuffle.partitions": "2",

@@ -103,7 +103,7 @@ def arrow(rows: Sequence[Row]) -> pa.Table:
 
 
 def spelled(value: object) -> str | None:
-    """How a value stands in a CSV file."""
+    """Return the text of a value in a CSV file."""
     match value:
         case bool():
             return str(value)
@@ -128,7 +128,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> Path:
 
 @dataclass(frozen=True)
 class Adapter:
-    """One way to bring rows to an engine: ``open`` opens them, ``seen`` are the rows as that engine sees them."""
+    """A way to bring rows to an engine: ``open`` opens them, ``seen`` are the rows that the engine sees."""
 
     name: str
     open: Callable[[Sequence[Row], Path], ProtectedTable]
@@ -234,7 +234,7 @@ SPARK = Adapter("spark", _spark)
 
 @pytest.fixture(scope="session", params=[*ADAPTERS, pytest.param(SPARK, marks=pytest.mark.slow)], ids=repr)
 def adapter(request: pytest.FixtureRequest) -> Adapter:
-    """Every engine in turn."""
+    """Return every engine in turn."""
     return request.param
 
 

@@ -88,7 +88,7 @@ def test_tables_that_no_engine_joins_are_refused_with_what_can_be_joined(shelf, 
 def test_a_server_opens_a_fourth_engine_only_as_its_adapter_allows(shelf):
     assert TablePlaces(("shelf",)).admits("shelf:people")
     assert not TablePlaces(("spark", "/")).admits("shelf:people")
-    shelf.allowed = lambda source, places: EngineAdapter.allowed(shelf, source, places)  # what a contract has by itself
+    shelf.allowed = lambda source, places: EngineAdapter.allowed(shelf, source, places)  # the default of the contract
     assert not TablePlaces(("shelf", "/")).admits("shelf:people")
 
 

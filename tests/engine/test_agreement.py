@@ -1,4 +1,4 @@
-"""All ways into one engine give the same codes; random tables agree with the oracle."""
+"""Every way into one engine gives the same codes; random tables agree with the oracle."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_frame_is_never_changed(kind):
 
 
 def test_a_lazy_frame_is_not_asked_for_its_schema(monkeypatch):
-    """Which takes long; whether a look at its parts came so far used to depend on the order of hashes."""
+    """Reading the schema of a lazy frame takes long, and whether it was read depended on the order of hashes."""
     import polars as pl
 
     for part in ("encode", "profile", "values"):

@@ -62,7 +62,7 @@ def holds(where: Predicate | None, row: dict[str, int]) -> bool:
 
 
 def counted(people, where):
-    """Everybody who meets the condition, one entry a person."""
+    """Return all people who meet the condition, one entry per person."""
     return [(a, x) for a, x, w in people for _ in range(w) if holds(where, {"a": a, "x": cell(x)})]
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a unit are kept under bounds by groups, on every engine, against a hand-written choice."""
+"""The rows of a unit under bounds by groups, on every engine, against a hand-written choice."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_the_rows_that_are_kept_do_not_depend_on_order_or_on_other_units(adapter
 
 
 def test_every_bound_holds_of_what_is_kept(rows) -> None:
-    """From the choice by hand, to which all engines are held: nobody has more than any bound lets stand."""
+    """The hand-written choice satisfies every bound; all engines must agree with it."""
     for per in BOUNDS.values():
         for person in range(24):
             own = [row for row in people(rows) if row["person"] == f"p{person}"]
@@ -211,7 +211,7 @@ def test_units_by_their_number_of_rows_are_counted_before_any_bound(adapter, row
 
 @pytest.mark.parametrize(("rows", "groups"), [(1, 4), (4, 1), (2, 3), (3, 2), (2, None)])
 def test_units_with_few_rows_are_cut_by_groups_too(rows: int, groups: int | None) -> None:
-    """Units of every small shape: so many rows in one cell, and one in each of so many others."""
+    """Units of every small shape have several rows in one cell, and one row in each of several other cells."""
     shapes = [(same, others) for same in range(1, 6) for others in range(5)]
     people = [(who, cell) for who, (same, more) in enumerate(shapes) for cell in [0] * same + [*range(1, more + 1)]]
     kind = Integer(name="kind", minimum=0, maximum=5, unknown=Unknown.DROP)

@@ -1,4 +1,4 @@
-"""Every engine counts the odd table as the oracle does."""
+"""Every engine counts the odd table like the oracle."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_each_odd_value_falls_into_its_cell(table, adapter, oracle, rows, attrib
 
 POINTS = [
     ("real", (0.0, 0.3, 2.5, 100.0), (-2.5, 100.0)),
-    ("wild", (0.0, 0.25, 1.0), (0.0, 1.0)),  # beside 5e-324, the next double after 0
+    ("wild", (0.0, 0.25, 1.0), (0.0, 1.0)),  # next to 5e-324, the next double after 0
     ("amount", (-1.0, 0.1, 2.5, 7.0), (-1.0, 10.0)),
     ("precise", (0.1, 7.0), (-1.0, 1e6)),
     ("whole", (0.0, 5.0, 99.0), (-5.0, 100.0)),
@@ -268,7 +268,7 @@ def test_the_whole_table_has_the_rows_that_its_domain_drops(table, adapter, rows
 
 
 def test_the_unbounded_table_has_the_rows_that_its_unit_drops(table, adapter, rows):
-    """Those over its bound, and those without an id."""
+    """These are the rows beyond the unit's bound, and the rows without an id."""
     every = len(adapter.seen(rows))
     encoded = table.encode(replace(DOMAIN, unit=Unit("person", rows=1)))
     assert reveal(encoded.marginals([()])[0]).sum() <= reveal(encoded.rows_before_drop()) < every
@@ -413,7 +413,7 @@ def test_values_held_are_counted_in_units_without_a_bound(table, rows, by):
 
 
 def test_each_row_of_a_unit_is_kept_equally_often(adapter, tmp_path, rows):
-    # 6 000 people with rows "a", "a", "01", one of which is kept: "a" two times in three.
+    # 6 000 people have rows "a", "a", "01", of which one counts: "a" two times in three.
     blank = dict.fromkeys(rows[0])
     people = [blank | {"person": f"q{index}", "word": word} for index in range(6000) for word in ("a", "a", "01")]
     encoded = adapter.open(people, tmp_path).encode(Domain((WORD,), unit=Unit("person", rows=1)))
@@ -574,7 +574,7 @@ def test_profile_tells_the_owner_what_is_there(table, adapter, rows):
 
 
 def test_groups_of_a_hierarchy_hold_what_their_codes_hold(table, adapter, oracle, rows):
-    """Whatever engine counts: sums over the cells of a level are those of its codes, and units are counted once."""
+    """On every engine, sums over the cells of a level equal sums over its codes, and units are counted once."""
     hierarchy = draft(replace(WHOLE, edges=None))
     word = replace(WORD, values=tuple(value for value in WORD.values if value))
     words = halves([str(value) for value in word.values])

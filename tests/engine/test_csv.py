@@ -160,7 +160,7 @@ def test_odd_files_are_read_as_what_they_say(tmp_path):
     assert draft_domain(open_table(tmp_path / "60.csv")).domain.names == tuple(columns[:60])
     (tmp_path / "huge.csv").write_text("a\n1e400\n-1e400\n" + "".join(f"{place}.5\n" for place in range(300)))
     (huge,) = draft_domain(open_table(tmp_path / "huge.csv")).domain.attributes
-    assert (huge.minimum, huge.unknown) == (0.0, Unknown.CATEGORY)  # what is no double is unknown
+    assert (huge.minimum, huge.unknown) == (0.0, Unknown.CATEGORY)  # text that is no double is unknown
 
 
 INDEXED = '"","age","Age","","word"\n"1",30,2,x,"a\nb"\n"2",41,3,y,"c"\n"3",30,2,x,"c"\n'

@@ -1,4 +1,4 @@
-"""Every engine puts the same dates into the same cells, as Python's calendar and zones say."""
+"""Every engine puts the same dates into the same cells, as Python's calendar and zones do."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ _MARK = re.compile(r"Z|[+-]\d\d(:?\d\d(:\d\d)?)?", re.ASCII)
 
 
 def shown(attribute: Date | Timestamp, value: object) -> datetime | None:
-    """What the clock of the attribute showed; None of what is no date."""
+    """Return the local time of the attribute; None if the value is no date."""
     if isinstance(value, datetime):
         moment = value.astimezone(ZoneInfo(attribute.zone)) if value.tzinfo is not None else value
         return moment.replace(tzinfo=None)
@@ -115,7 +115,7 @@ def shown(attribute: Date | Timestamp, value: object) -> datetime | None:
 
 
 def code(attribute: Date | Timestamp, value: object) -> int | None:
-    """The cell of a value by the label that Python's formats give it; None where the row is dropped."""
+    """Return the cell of a value by the label from Python's formats; None if the row is dropped."""
     labels = _places(attribute)
     unknown = labels.get("(other)")
     if value is None:
@@ -260,7 +260,7 @@ def test_each_day_of_two_centuries_and_of_odd_ones(by):
     assert codes == [period - periods[0] for period in periods]
     assert codes[0] == 0
     assert codes[-1] == attribute.declared - 1
-    assert sorted(set(codes)) == list(range(attribute.declared))  # no cell is empty, and neighbours follow each other
+    assert sorted(set(codes)) == list(range(attribute.declared))  # no cell is empty, and neighbors follow each other
 
 
 def test_just_the_days_of_the_calendar_are_dates():
@@ -353,7 +353,7 @@ def test_clamped_values_are_told_from_those_that_drop_their_row():
         )
     )
     dates = ["2023-05-01", None, "2022-12-31", "2024-01-01", "01.05.2023", "2023-05-01T08:00:00Z"]
-    domain = Domain(tuple(domain), unit=Unit(column="p", rows=2))  # all rows are looked at, whoever's they are
+    domain = Domain(tuple(domain), unit=Unit(column="p", rows=2))  # rows of all units are read
     table = pa.table(
         {"p": ["a"] * 5 + ["b"], "d": dates, "n": ["3", None, "-1", "many", "2.5", "12"], "o": dates, "g": dates}
     )

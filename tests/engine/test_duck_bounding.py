@@ -1,4 +1,4 @@
-"""Which rows DuckDB keeps of units above their bounds, against the choice by hand, under drawn bounds."""
+"""The rows that DuckDB selects for units above their bounds, against the choice by hand, under random bounds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_rows_that_are_kept_are_those_of_the_order(monkeypatch, bucket: int)
 
 
 def test_cells_of_large_numbers_are_told_apart_by_unit() -> None:
-    """Of 2^51 cells, where units numbered times cells no longer fit 64 bits: two rows each, and one cell is kept."""
+    """With 2^51 cells, units times cells no longer fit 64 bits. Each unit has two rows, and one cell remains."""
     people, size = 9000, 1 << 17
     names = ("a", "b", "c")
     attributes = tuple(Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.DROP) for name in names)

@@ -35,7 +35,7 @@ def _rows(number: int, rows: int) -> pa.Table:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """What a process of its own prints; it has to end by itself and well."""
+    """Return the output of a program in its own process, which must end on its own and without errors."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *arguments],
         check=False,

@@ -31,7 +31,7 @@ TYPES = pa.schema(
 ROWS = [
     {
         "long": "\u00e9" * 3000 + str(index % PEOPLE),  # differs beyond what a sort looks at
-        "single": 1234567.0 + index % PEOPLE,  # seven digits, of which MariaDB shows six
+        "single": 1234567.0 + index % PEOPLE,  # seven digits, but MariaDB shows six
         "blank": ("ann", "ann ", "Ann", "a\u0301nn", "\u00e1nn")[index % PEOPLE],
         ODD: "uv"[index % 2],
         "key": "y" * 3000 + str(index % 3),

@@ -1,4 +1,4 @@
-"""How many rows joins make of one unit: never more than the product of declared numbers, whatever the tables hold."""
+"""Joins never give one unit more rows than the product of the declared numbers, for any tables."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_equal_rows_of_a_unit_are_kept_as_often_as_they_stand_there() -> None:
 
 
 def test_a_table_keeps_the_same_rows_of_a_unit_wherever_a_statement_names_it() -> None:
-    """Joined with itself by a code, the rows that are kept meet themselves and those of the same code."""
+    """In a self-join by a code, a selected row meets itself and the selected rows with the same code."""
     tables = opened(database(0))
     found = sizes(by_unit(tables, Join(DIAGNOSES, scan("diagnoses", "e"), ((2, 2),)), LOOSE))
     kept = by_unit(tables, AtMost(DIAGNOSES, 5), LOOSE)
@@ -103,7 +103,7 @@ def clinic() -> Schema:
 
 
 def people(rows_of_one: int) -> dict[str, pa.Table]:
-    """Units with two rows each, and unit 0 with so many."""
+    """Return units with two rows each, and unit 0 with ``rows_of_one``."""
     who = [1 + place % OTHERS for place in range(2 * OTHERS)] + [0] * rows_of_one
     visits = {"visit_id": list(range(len(who))), "patient_id": who, "kind": [place % 10 for place in range(len(who))]}
     units = list(range(OTHERS + 1))
@@ -172,7 +172,7 @@ def test_four_thousand_rows_of_a_unit_make_no_more_than_three(ways: int, monkeyp
 
 
 def test_a_join_that_could_make_too_many_rows_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """3^9 rows of one unit are refused also where nobody has three: the refusal looks at no row."""
+    """3^9 rows of one unit are refused even if no unit has three rows: the refusal reads no row."""
     described = clinic()
     tables = open_tables(described, people(1))
     for call in ("rows", "materialize", "materialize_joined", "encoded"):

@@ -1,4 +1,4 @@
-"""What is derived of children of children is what Python makes of the rows, on every engine and in whatever order."""
+"""Values derived from children of children equal Python's computation, on every engine and in any order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NOBODY_BELOW = [Row((0,)), Row((1,))]
 
 
 def test_tables_without_rows_are_like_any_other_save_that_of_the_units() -> None:
-    """One person may have the only rows of a table: whether they are there is told by no error."""
+    """One person may have the only rows of a table; no error reveals whether they exist."""
     same_rows(open_tables(TOWN, frames(NOBODY_BELOW)), SHAPES["tasks"], NOBODY_BELOW)
     with pytest.raises(TableError, match="has no rows"):
         open_tables(TOWN, frames([]))

@@ -1,4 +1,4 @@
-"""What cannot be opened is refused in one sentence that quotes no data."""
+"""Unreadable inputs are refused in one sentence that quotes no data."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ PACKAGES = [
 
 @pytest.mark.parametrize(("package", "address", "extra"), PACKAGES, ids=lambda word: word.partition(":")[0])
 def test_a_package_that_is_not_installed_is_named_with_its_extra(package, address, extra):
-    """In a process of its own, as a driver that was loaded stays loaded."""
+    """The test runs in its own process, because a loaded driver stays loaded."""
     script = (
         f"import sys; sys.modules[{package!r}] = None; sys.argv = ['sfumato', 'domain', 'draft', {address!r}]\n"
         "from sfumato.app.cli.main import run\nrun()"

@@ -1,4 +1,4 @@
-"""Heads and tails on Spark are those of files, in whatever order and however many parts the rows stand."""
+"""Heads and tails on Spark equal those from files, for any order and number of partitions."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_no_tuple_has_a_place_in_an_empty_list_of_many_attributes() -> None:
 
 
 def recode(*, suppressed: str | None) -> Recode:
-    """Rows of tuple 0 go to two classes, two rows and one; those of tuple 1 to a third, two at most."""
+    """Rows of tuple 0 go to two classes, two rows and one. Rows of tuple 1 go to a third class, at most two."""
     return Recode(
         attributes=("a",),
         levels=(np.arange(3, dtype=np.uint8),),
@@ -61,7 +61,7 @@ def test_rows_are_dealt_until_the_classes_are_full(suppressed: str | None, none:
 
 
 def test_every_turn_is_dealt_equally_often() -> None:
-    # 1 500 draws of which of three rows goes to the class of one: a third each, within 9 standard deviations
+    # 1 500 draws of the row in the class of one: each of three rows a third of the time, within 9 standard deviations
     turns = [
         ClassAssignment(recode(suppressed=None)).classes([np.zeros(3, np.uint8)]).tolist().index(1) for _ in range(1500)
     ]

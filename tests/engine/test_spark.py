@@ -199,7 +199,7 @@ def test_recoded_rows_keep_no_trace_of_the_order_they_came_in(spark, tmp_path):
     encoded.write_recoded(recode, ("number",), tmp_path / "out.parquet")
     found = pq.read_table(tmp_path / "out.parquet")["number"].to_numpy()
     assert np.array_equal(np.sort(found), np.arange(size))
-    # Half of the neighbours ascend in a random order; nearly all would if Spark had dropped it. 10 standard deviations.
+    # Half of the neighbors ascend in a random order; nearly all would if Spark had dropped it. 10 standard deviations.
     assert abs(int((np.diff(found) > 0).sum()) - size / 2) < 10 * (size / 12) ** 0.5
     counted = pa.Table.from_batches(reveal(encoded.written(tmp_path / "out.parquet", ("word",)))).to_pylist()
     assert sorted(row["word"] for row in counted) == ["x", "y"]

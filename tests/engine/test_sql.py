@@ -1,4 +1,4 @@
-"""What only databases can do wrong: connections, permissions, snapshots, other writers."""
+"""Faults that only databases have: connections, permissions, snapshots, other writers."""
 
 # ruff: noqa: S608 - tests write SQL of names that they made up
 

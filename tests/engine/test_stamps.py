@@ -1,4 +1,4 @@
-"""Telling that files changed, and that two names stand for one table."""
+"""Stamps detect that files changed, and that two names refer to one table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_one_table_under_two_names(tmp_path):
     ],
 )
 def test_one_address_however_it_is_spelled(spelled):
-    """Where the table was written meanwhile its content tells nothing: only the address does."""
+    """If the table changed meanwhile, its content proves nothing; only the address does."""
     for one, other in ((spelled, "postgresql://ann@h/d?table=people"), ("postgresql://ann@h/d?table=people", spelled)):
         assert same_place(one, other)
     for other in ("h/d?table=other.people", "h/other?table=people", "h:5433/d?table=people", "i/d?table=people"):

@@ -330,7 +330,7 @@ PLAIN: dict[str, tuple[View, tuple[str, ...], str]] = {
 
 
 def generous(part: Any) -> Any:
-    """The same tables, each of which declares more rows of a unit than there are, so that no join leaves one out."""
+    """Return the same tables with larger declared numbers of rows per unit, so that no join leaves a row out."""
     if isinstance(part, SchemaTable):
         return part if part.public else replace(part, rows=90, per=())
     if isinstance(part, Schema):
@@ -484,7 +484,7 @@ def test_files_of_a_folder_hold_what_frames_do(tmp_path: Path) -> None:
 
 
 def test_endings_of_files_may_be_in_capitals(tmp_path: Path) -> None:
-    """As some systems write them: what a draft lists, a folder has."""
+    """Some systems write endings in capitals; every file that a draft lists must be found."""
     for name, frame in frames(database(1)).items():
         pq.write_table(frame, tmp_path / f"{name}.PARQUET")
     opened = open_tables(HOSPITAL, tmp_path)

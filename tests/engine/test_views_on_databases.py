@@ -116,7 +116,7 @@ def test_functions_of_a_row_have_the_same_values_as_of_files(
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_drawn_statements_are_counted_as_of_files(part: int, address: str) -> None:
-    """Which no unit moves further than is claimed: that is looked at on files, whose answers these equal."""
+    """That no unit moves them further than claimed is tested on files; the answers here equal those."""
     asked, _ = drawn(1000 + part, 60)
     one, other = (open_tables(derived_schema(), place) for place in (address, frames(database(SEED))))
     told = 0

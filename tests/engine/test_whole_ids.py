@@ -87,7 +87,7 @@ def test_ids_beyond_signed_numbers_are_told_apart() -> None:
 
 
 def with_decimals(table: pa.Table, column: str) -> pa.Table:
-    """A column of numbers as text, as it is written where it was read beside missing values."""
+    """Return numbers as text with decimals, as written by programs that read missing values in the column."""
     numbers = [None if each is None else f"{each}.0" for each in table[column].to_pylist()]
     return table.set_column(table.column_names.index(column), column, pa.array(numbers, pa.string()))
 
@@ -96,7 +96,7 @@ def with_decimals(table: pa.Table, column: str) -> pa.Table:
     ("name", "column"), [("visits", "patient_id"), ("patients", "patient_id"), ("drugs", "visit_id")]
 )
 def test_ids_that_are_written_with_decimals_in_one_table_are_refused(name: str, column: str) -> None:
-    """Of which each person would be two units."""
+    """Each person would become two units."""
     tables = as_text(frames(database(3)))
     with pytest.raises(TableError, match="at its end that"):
         open_tables(HOSPITAL, tables | {name: with_decimals(tables[name], column)})

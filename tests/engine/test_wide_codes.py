@@ -1,4 +1,4 @@
-"""A column with more cells than 32 bits tell apart: no value of a row makes an engine fail, and all are counted."""
+"""A column with more cells than 32 bits can number: no row makes an engine fail, and all rows are counted."""
 
 from __future__ import annotations
 

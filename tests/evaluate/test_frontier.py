@@ -50,7 +50,7 @@ def test_an_interrupted_run_goes_on_where_it_was(few, tmp_path):
     assert [step for step in seen if step.startswith("[")] == [f"[{n}/5] {each}" for n, each in enumerate(names, 1)]
     assert "      attacks" in seen
     found = frontier(candidates, few, target="rich", seed=0, cache=tmp_path)
-    assert made == [300]  # not made again
+    assert made == [300]  # stored, so it is made only once
     assert [result.name for result in found.results] == [RAW, CEILING, FLOOR, "half"]
     assert found.failed == (("never", "nothing can meet this"),)
     again = frontier(candidates, few, target="rich", seed=0)

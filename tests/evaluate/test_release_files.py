@@ -71,7 +71,7 @@ def test_a_hierarchy_of_other_values_is_refused(tmp_path):
 
 
 def shares_a_point(attribute, code, low, high, closed):
-    """Whether a declared cell shares a point with an interval, from the definition and one cell at a time."""
+    """Return whether a declared cell shares a point with an interval, from the definition and one cell at a time."""
     first, last = attribute.bounds(code)
     if isinstance(attribute, Integer):
         inside = [

@@ -1,4 +1,4 @@
-"""What a stranger hands an evaluation by mistake is refused in a sentence."""
+"""Wrong arguments of an evaluation are refused in a sentence."""
 
 from __future__ import annotations
 

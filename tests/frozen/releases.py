@@ -1,6 +1,6 @@
-"""A release of every kind by the command line, on two small tables, and what a ledger says of them.
+"""A release of every kind by the command line, on two small tables, and the ledger's record of them.
 
-``python -m tests.frozen.releases`` writes ``saved`` anew.  Do this only when a change of the format is intended.
+``python -m tests.frozen.releases`` rewrites ``saved``.  Do this only for an intended change of the format.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def run(arguments: tuple[str, ...], folder: Path) -> Any:
 
 
 def journal(ledger: Path) -> list[dict[str, Any]]:
-    """Return what the journal says of every entry, but for times, hashes and digests under the ledger's secret."""
+    """Return the journal's text of every entry, without times, hashes and digests under the ledger's secret."""
     with closing(sqlite3.connect(ledger)) as database:
         database.row_factory = sqlite3.Row
         entries = [dict(row) for row in database.execute("SELECT * FROM ledger_entry ORDER BY number")]
@@ -186,7 +186,7 @@ def journal(ledger: Path) -> list[dict[str, Any]]:
 
 
 def write_saved() -> None:
-    """Write the ledgers, and everything that the commands print when all of it is asked again."""
+    """Write the ledgers, and the output of the commands when all requests are repeated."""
     for old in SAVED.glob("*"):
         old.unlink()
     with TemporaryDirectory() as name:

@@ -1,7 +1,7 @@
 """The journal, its stored answers, and what identifies a question keep the bytes that ``saved`` holds.
 
-If a test fails here, a question that somebody was charged for would be charged again, or an old ledger would not be
-read.  See :mod:`tests.frozen.releases`.
+If a test fails here, a question that was charged would be charged twice, or an old ledger would be unreadable.  See
+:mod:`tests.frozen.releases`.
 """
 
 from __future__ import annotations

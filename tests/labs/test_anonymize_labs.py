@@ -1,4 +1,4 @@
-"""Both anonymisation labs give the published tables to the last digit: no sampling, no false alarm."""
+"""Both anonymization labs reproduce the published tables to the last digit, without sampling."""
 
 from __future__ import annotations
 

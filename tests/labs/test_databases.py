@@ -17,7 +17,7 @@ from sfumato.errors import SfumatoError
 from sfumato_labs import filtering_study, mondrian, run
 
 DRIVERS = {"SFUMATO_TEST_POSTGRES": "postgresql+psycopg", "SFUMATO_TEST_MARIADB": "mysql+pymysql"}
-PEOPLE = 1300  # the least of which gradient descent makes a step
+PEOPLE = 1300  # the minimum for one step of gradient descent
 # of each lab, the least that reads the table
 SMALL = {
     "samarati": {"k": 3, "max_suppression": 100},
@@ -54,7 +54,7 @@ def file(census, tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def expected(file):
-    """What a lab finds in the file; asked for after `quick`."""
+    """Return a lab's result from the file; requested after `quick`."""
     return cache(lambda name: compared(run(name, seed=1, data=file, **SMALL[name])))
 
 
@@ -65,7 +65,7 @@ def quick(monkeypatch):
 
 
 def compared(result):
-    """All tables but those of run times."""
+    """Return all tables except run times."""
     return {name: table for name, table in result.to_json()["tables"].items() if name != "run_times"}
 
 

@@ -66,7 +66,7 @@ def tables(tmp_path_factory):
 
 
 def figures(found: object) -> Iterator[float]:
-    """All numbers in mappings and tuples, with at least SHORT significant digits."""
+    """Yield all numbers in mappings and tuples with at least SHORT significant digits."""
     if isinstance(found, Mapping):
         for each in found.values():
             yield from figures(each)

@@ -111,9 +111,9 @@ def test_methods_side_by_side() -> None:
 
 @pytest.mark.parametrize("data", ["normal", "uniform"])
 def test_hiera_as_printed_is_behind_simpler_mechanisms_at_large_epsilon(data: str) -> None:
-    """By exact variances, so that nothing is drawn but the values: at epsilon = 2.5 the piecewise mechanism and
-    multi-level Laplace have at most two thirds of HierA's, although its real epsilon is 21.6, and only Harmony
-    has more."""
+    """The variances are exact, so only the values are drawn. At epsilon = 2.5 the piecewise mechanism and multi-level
+    Laplace have at most two thirds of HierA's variance, although its actual epsilon is 21.6. Only Harmony has more.
+    """
     values = hiera_labs.made(np.random.default_rng(1), 100_000)[data]
     own = variance(values, hiera_labs.graded(Fraction(5, 2)), mu=2) * values.size
     root, square = np.exp(1.25), float(np.mean(values**2))

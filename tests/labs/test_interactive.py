@@ -51,7 +51,7 @@ def test_the_printed_averages_are_within_sampling_error(found):
 
 
 def test_seeds_are_those_of_the_c_library():
-    """The library itself draws what the lab computes; the first four seeds are those of the printed session."""
+    """The C library draws the numbers that the lab computes; the first four seeds are those of the printed session."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "gnu_get_libc_version"):
         pytest.skip("rand of another C library than GNU's")
@@ -118,7 +118,7 @@ def test_the_stand_in_has_the_size_of_the_source_and_nearly_its_averages(found):
 
 
 def test_a_file_with_the_numbers_of_the_source_is_taken_in_its_own_order(tmp_path, monkeypatch):
-    """Any table can stand for the source's here: what decides is the digest, and then the order of the file."""
+    """Any table can replace the source's here: the digest decides, and then the order of the file."""
     numbers = [3, 99, 60, 55, 54, *range(177)]
     path = tmp_path / "animals.csv"
     path.write_text("".join(f"animal {place},{number}\n" for place, number in enumerate(numbers)))

@@ -31,7 +31,7 @@ EVERY = {
     "columns": "a",
     "range": "1:5",
 }
-# which options each lab takes, beside runs and seed
+# the options of each lab, apart from runs and seed
 TAKES = {
     "samarati": {"data", "k", "max_suppression", "columns"},
     "mondrian": {"data", "k", "columns"},

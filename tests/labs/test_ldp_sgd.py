@@ -21,7 +21,7 @@ PRINTED = {
 
 
 def scored(data, method, draws, seed):
-    """The printed and the held-out score over so many draws of data, five fits each."""
+    """Return the printed and the held-out score over ``draws`` draws of data, five fits each."""
     found = []
     for draw in range(draws):
         generator = np.random.default_rng([seed, draw])
@@ -83,7 +83,7 @@ def test_each_score_stands_beside_its_own_target(monkeypatch):
 
 
 def test_one_printed_step_by_hand():
-    """One group, no noise: the step has the factor 2, |beta| in the penalty, no factor d, and starts at random."""
+    """One group without noise: the step has the factor 2, |beta| in the penalty, no factor d, and a random start."""
     generator = np.random.default_rng(5)
     inputs, outcomes = generator.uniform(-0.2, 0.2, (4000, 2)), generator.uniform(-0.1, 0.1, 4000)
     exact = printed_sgd.summed(lambda v, _: v)

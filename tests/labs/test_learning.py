@@ -31,7 +31,7 @@ def test_descent_and_ridge_come_near_the_optimum() -> None:
 
 
 def test_a_gradient_is_unbiased_after_scaling_by_the_dimension() -> None:
-    """One group and no noise: the first step is the full gradient."""
+    """With one group and no noise, the first step is the full gradient."""
     rows, _ = regression(200_000, 4)
     exact = lambda values, coordinate, inputs: values  # noqa: ARG005, E731
     found = descend(rows, exact, group=200_000, generator=RANDOM)

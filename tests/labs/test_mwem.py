@@ -132,9 +132,10 @@ def errors_of(name, runs, seed, program=None):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_printed_programs_err_as_printed(name):
-    """30 runs against the print, which averages 100 over one set of queries: each of 16 figures (largest and mean
-    error) is beyond 4.5 of its standard deviations once in 100 000; the standard deviation is measured between runs,
-    which draw queries anew, and counts twice: for the print's one set, and for our 30."""
+    """30 runs are compared with the print, which averages 100 over one set of queries. Each of 16 figures (largest and
+    mean error) is beyond 4.5 of its standard deviations once in 100 000. The standard deviation is measured between
+    runs with new queries, and counts twice: for the print's one set, and for our 30.
+    """
     found, again = errors_of(name, 30, seed=5)
     own = np.array(printed_mwem.PUBLISHED[name]["published own"])[:, [0, 3]]
     spread = found.std(axis=1, ddof=1)
@@ -244,6 +245,6 @@ def test_a_hundred_runs_meet_the_figures(name):
     for method, figures in FIGURES[name].items():
         for epsilon, figure in zip(EPSILONS, figures, strict=False):
             assert found[method, epsilon] == pytest.approx(figure, rel=0.15), (method, epsilon)
-    # 2000 tables at epsilon 5 leave 3 % of noise in the mean; at 10 hardly a cell has any
+    # 2000 tables at epsilon 5 leave 3 % of noise in the mean; at 10 hardly any cell has noise
     for epsilon in EPSILONS[:3]:
         assert found["histogram", epsilon] == pytest.approx(noise_of_cells(name, epsilon), rel=0.15), epsilon

@@ -1,4 +1,4 @@
-"""The notebook of the labs runs, cell by cell, as a reader would run it."""
+"""The notebook of the labs runs cell by cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a student gets wrong: each lab refuses it in one sentence that says what to do, or runs through."""
+"""Each lab refuses a student's mistake in one sentence with the repair, or runs to the end."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def odd(request, tmp_path):
 
 
 def outcome(name, source):
-    """What the lab finds, or the sentence of its refusal."""
+    """Return the lab's result, or the sentence of its refusal."""
     try:
         return run(name, runs=1, seed=3, data=source, **SMALL[name])
     except SfumatoError as refused:

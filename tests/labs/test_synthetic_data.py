@@ -1,4 +1,4 @@
-"""The chapter's lab: its numbers in distribution, honest ones beside them."""
+"""The chapter's lab: the distribution of its numbers, next to honest ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_both_editions_are_within_sampling_error_of_the_printed_programs(rows):
 
 
 def test_the_printed_probability_is_within_sampling_error(result):
-    """One print, at 4.5 standard deviations: a false alarm once in 100 000."""
+    """The print is one draw, tested at 4.5 standard deviations: a false alarm once in 100 000."""
     (row,) = result.tables["probability"]
     assert (row["cell"], row["second_edition"]) == ("(17, Adm-clerical)", PUBLISHED_PROBABILITY)
     assert abs(row["printed"] - PUBLISHED_PROBABILITY) < 4.5 * row["printed_sd"] + 5e-6

@@ -1,4 +1,4 @@
-"""What the tests of the ledger ask, and how they reach behind its back."""
+"""Questions for the tests of the ledger, and changes to its database without the ledger."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MOST = 1 << 16
 
 @contextmanager
 def failing(url: str, how: str) -> Iterator[None]:
-    """Every commit that adds an entry does something in PL/pgSQL first."""
+    """Make every commit that adds an entry do something in PL/pgSQL first."""
     behind_its_back(
         url,
         f"CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {how}; RETURN NULL; END $$",
@@ -28,7 +28,7 @@ def failing(url: str, how: str) -> Iterator[None]:
 
 
 class Wire:
-    """A wire to PostgreSQL that breaks at every commit for which ``breaks`` says so.
+    """A connection to PostgreSQL that breaks at a commit if ``breaks`` returns True.
 
     The commit reaches the server, which makes it; the news is lost with the connection.
     """

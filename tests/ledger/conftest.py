@@ -51,7 +51,7 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Callable[[str], str]:
-    """Makes a saved ledger, as its file was, and returns its address."""
+    """Return a function that copies a saved ledger and returns its address."""
 
     def make(name: str) -> str:
         file = tmp_path / f"{name}.ledger"

@@ -93,7 +93,7 @@ def declare_and_die(url: str, content: str) -> None:
 
 
 def price(number: int) -> Charge:
-    """What each question costs: 0.005 on average."""
+    """Return the charge of each question: 0.005 on average."""
     return Epsilon(f"0.00{number % 9 + 1}").charge
 
 

@@ -1,4 +1,4 @@
-"""What was paid for and answered is handed out again without the lock, and nothing else is."""
+"""Charged and answered releases are returned without the lock, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sfumato.privacy.loss import Epsilon
 
 @pytest.fixture
 def answered(ledger):
-    """A ledger of which ann has asked one question twice under one retry key."""
+    """Return a ledger in which ann asked one question twice under one retry key."""
     for _ in range(2):
         release(ledger, question(), TENTH, lambda: b"x", statement="pure", unit=ROW, analyst="ann", retry_key="r1")
     return ledger
@@ -21,7 +21,7 @@ def answered(ledger):
 
 @pytest.fixture
 def locked(answered, url, monkeypatch):
-    """The same while another process holds the lock for longer than anybody waits."""
+    """Return the same ledger while another process holds the lock for longer than any timeout."""
     monkeypatch.setattr("sfumato.ledger.database.PATIENCE", 0.05)
     other = Store(url)
     with other.writing() as connection:

@@ -55,7 +55,7 @@ def rows(url):
 
 
 def again(url, number):
-    """The answer that a program gets that was started afterwards; it computes nothing."""
+    """Return the answer of a program that starts later and computes nothing."""
     with open_ledger(url, dataset="people", limit=None) as other:
         before = spent_epsilon(other), len(list(other.journal()))
         try:
@@ -177,7 +177,7 @@ def test_a_look_at_the_end_finds_what_was_changed_since_the_last(answered, ledge
     store(ledger, 5)
     assert (ledger.check().answers, ledger.check().head) == (6, ledger.verify())
     behind_its_back(answered, HAVING.format(number=1, other=2))
-    assert ledger.check().answers == 6  # what was found whole is not read again
+    assert ledger.check().answers == 6  # verified answers are not read again
     behind_its_back(answered, HAVING.format(number=5, other=2))
     with pytest.raises(BrokenLedgerError, match="at the stored answer to entry 5"):
         ledger.check()

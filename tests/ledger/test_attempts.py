@@ -1,4 +1,6 @@
-"""One at a time computes a release; a death is free once; what drew and did not answer is charged again."""
+"""One caller at a time computes a release. After a death it is computed once more for free; after drawing it is
+charged.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def open_people(url):
 
 
 def release_and_die(url, point):
-    """One attempt at the question, which ends in a kill at the given point."""
+    """Start one attempt at the question, and kill it at the given point."""
     store = Reservation.store
 
     def storing(self, answer):

@@ -92,7 +92,7 @@ def test_a_commit_whose_news_is_lost_is_not_paid_twice(wire):
 
 
 def test_an_answer_whose_storing_is_not_heard_of_is_not_handed_out_and_stands(wire):
-    """The reservation's commit is heard of, the answer's is not: whoever asks again gets what was stored."""
+    """The reservation's commit is confirmed and the answer's is not. A repeated request gets the stored answer."""
     with opened(wire.url) as ledger:
         computed = []
 

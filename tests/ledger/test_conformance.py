@@ -1,4 +1,4 @@
-"""What every database under a ledger must do."""
+"""The contract of every database under a ledger."""
 
 from __future__ import annotations
 

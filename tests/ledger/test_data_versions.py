@@ -1,4 +1,4 @@
-"""A version of the data is declared once, stands in the journal, and is told from other content by its digest."""
+"""A version of the data is declared once, is in the journal, and is distinguished from other content by its digest."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_same_content_is_the_same_version_and_writes_nothing(ledger):
 
 
 def test_a_new_version_begins_whatever_its_content(ledger):
-    """Otherwise whoever sees the number sees whether any row changed."""
+    """Otherwise a reader of the number would learn whether any row changed."""
     for content in ("a", "a", "b", "a"):
         ledger.declare_version(content, by="ann", new=True)
     assert [version.number for version in ledger.data_versions()] == [1, 2, 3, 4]
@@ -79,7 +79,7 @@ def test_returning_to_an_older_content_is_a_new_version(ledger):
 
 @pytest.mark.parametrize("content", ["a", "b"])
 def test_the_journal_does_not_tell_whether_the_content_changed(ledger, content):
-    """Otherwise whoever reads it sees whether the rows of anybody changed."""
+    """Otherwise a reader of the journal would learn whether any person's rows changed."""
     for each in ("a", content, "a"):
         ledger.declare_version(Named(each, f"bytes of {each}"), by="ann", new=True)
     versions = ledger.data_versions()
@@ -291,7 +291,7 @@ def test_files_with_the_bytes_of_the_last_version_are_not_read_again(ledger):
 
 @pytest.mark.parametrize("files", ["bytes", "other bytes"])
 def test_declaring_the_next_version_reads_all_rows_whatever_changed(ledger, files):
-    """Otherwise the time that it takes tells whether the rows of anybody changed."""
+    """Otherwise the time would reveal whether any person's rows changed."""
     ledger.declare_version(Named("a", "bytes"), by="ann", new=False)
     reading = Mock(return_value="a")
     ledger.declare_version(Content(reading, files=files), by="ann", new=True)

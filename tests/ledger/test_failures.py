@@ -1,4 +1,4 @@
-"""What a ledger says when its database is missing, locked, read-only, broken or something else."""
+"""The ledger's errors if its database is missing, locked, read-only, broken or of another kind."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_connection_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_plac
 
 
 def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):
-    """Its connection stays open, silent, and holds the dataset's row: the database ends it."""
+    """Its connection stays open and silent, and locks the dataset's row until the database ends it."""
     monkeypatch.setattr(database, "SILENCE", 1)
     monkeypatch.setattr(database, "PATIENCE", 5)
     with opened(postgres) as ledger, closing(store.Store(postgres)) as vanished:

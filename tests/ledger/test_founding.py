@@ -1,4 +1,6 @@
-"""Several begin one ledger at the same time, or die while they do: one is begun, and everybody gets an answer."""
+"""Several processes create one ledger at the same time, or die meanwhile: one ledger is created, and all get an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ def _die(*_args, **_terms):
 
 
 def _die_within(connection):
-    """With some tables made and others not."""
+    """Die after some tables were created."""
     for table in schema.JOURNAL_TABLES[:2]:
         connection.run(table)
     _die()

@@ -27,7 +27,7 @@ CAPPED = ANALYSTS[:2]
 
 
 class Child:
-    """One process that delivers answers, and all that arrived from it in full."""
+    """A process that delivers answers, and the answers that arrived from it in full."""
 
     def __init__(self, *task, what=deliver_forever):
         context = processes()
@@ -73,7 +73,7 @@ def kill_loop(url, kills, how, *, enough=lambda _delivered: False):
 
 
 def faults(url, delivered):
-    """What is wrong with the journal, given what was delivered."""
+    """Return the faults of the journal, given the delivered answers."""
     with open_ledger(url, dataset="people", limit=None) as ledger:
         ledger.verify()
         entries = [entry for entry in ledger.journal() if entry.kind is not Kind.CAP]
@@ -103,12 +103,12 @@ def faults(url, delivered):
 
 
 def on_credit(delivered):
-    """Whether many answers were delivered on credit, of which hardly all were paid for by somebody else."""
+    """Return whether many answers were delivered without a charge, apart from the few that other clients paid for."""
     return sum(body == number.to_bytes(16, "big") for number, _, body in delivered) > 30
 
 
 def contradictory(delivered):
-    """Whether two answers to one question were delivered."""
+    """Return whether two answers to one question were delivered."""
     return len({(number, body) for number, _, body in delivered}) > len({number for number, _, _ in delivered})
 
 

@@ -1,4 +1,4 @@
-"""A ledger that was moved, deleted, replaced or set back under whoever has it open is not charged into the void."""
+"""A ledger that was moved, deleted, replaced or restored during use never takes a charge that would be lost."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_dataset_founded_anew_is_not_charged_by_who_has_seen_no_entry_of_it(ur
 
 
 def test_an_entry_is_bound_to_the_one_before_it(ledger):
-    """Whoever keeps the last hash has kept all entries: one that is written anew changes every hash after it."""
+    """The last hash covers all entries: rewriting one changes every later hash."""
     for number in range(2):
         ask(ledger, number)
     first, second = ledger.journal()
@@ -169,7 +169,7 @@ def test_a_journal_that_was_set_back_is_not_charged(url, ledger):
             ask(again, number)
         with pytest.raises(MovedLedgerError, match="no longer holds what was released"):
             ask(ledger, 2)
-        ask(again, 9)  # whoever has seen no other branch goes on
+        ask(again, 9)  # a reader who saw no other branch continues
 
 
 def test_a_hash_that_was_kept_finds_an_older_copy(people, file):

@@ -76,7 +76,7 @@ def test_the_recipe_copies_and_restores_a_ledger_with_its_hashes(databases, bash
         heads, *copying = recipe()
         done = bash(heads, LEDGER=before)
         assert done.returncode == 0, done.stderr
-        ask(ledger, 1)  # somebody releases between the hashes and the copy
+        ask(ledger, 1)  # a release happens between the hashes and the copy
         done = bash(*copying, LEDGER=before, RESTORED=restored)
         assert done.returncode == 0, done.stderr
         last = ledger.verify()

@@ -18,7 +18,7 @@ TABLES = {
 
 
 def shape(url):
-    """The tables of a database, and the revision that stands there."""
+    """Return the tables of a database, and its revision."""
     with closing(Store(url)) as store, store.reading() as driver:
         return driver.rows(TABLES[driver.database]), driver.rows("SELECT version_num FROM ledger_version")
 

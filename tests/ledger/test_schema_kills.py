@@ -86,7 +86,7 @@ def kill_loop(url):
 
 
 def completed(url, numbers):
-    """The answers that stand in the journal; what is pending is computed, or charged again where it failed."""
+    """Return the answers in the journal; pending ones are computed, or charged once more if they failed."""
     vault, found = opened(url), {}
     with closing(vault.ledger):
         for number in numbers:
@@ -96,7 +96,7 @@ def completed(url, numbers):
 
 
 def faults(url, delivered):
-    """What is wrong with the journal, given what was delivered."""
+    """Return the faults of the journal, given the delivered answers."""
     stored = completed(url, {number for number, _, _ in delivered})
     with open_ledger(url, dataset="default", limit=None) as ledger:
         ledger.verify()
@@ -168,7 +168,7 @@ def found_one_unit(url, number, everybody, results):
 
 
 def race(what, url):
-    """What came of it in each of several processes."""
+    """Return the outcome in each of several processes."""
     context = processes()
     everybody = context.Barrier(RACERS)
     children, results = [], []

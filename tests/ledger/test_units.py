@@ -1,4 +1,4 @@
-"""A ledger adds up losses of one unit, which stands in it and in every entry."""
+"""A ledger adds up losses of one unit, which it records for itself and in every entry."""
 
 from __future__ import annotations
 

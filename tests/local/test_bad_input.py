@@ -1,4 +1,4 @@
-"""What cannot be meant is refused in one sentence that names no value."""
+"""Invalid input is refused in one sentence that names no value."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ SAMPLED = ("range", "sampled attributes", "heavy hitters")
 
 
 def misses(case: Case, spec: Spec, runs: int) -> dict[str, tuple[int, int]]:
-    """Of each label, how many runs estimated it and how many of their intervals missed the truth."""
+    """Return, per label, how many runs estimated it and how many of their intervals missed the truth."""
     found = {label: [0, 0] for label in case.labels}
     for seed in range(runs):
         server = Server(spec)

@@ -1,4 +1,4 @@
-"""Every method keeps its claim: by its formula, and by enumerating its whole integer probability table."""
+"""The claim of every method holds, by its formula, and by enumerating its whole integer probability table."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A spec that was changed in any one place is refused, or keeps what it states.
 
-Each kind of spec, over a small domain, is changed field by field and word by word, and what follows from the change
-(the proven epsilon that the document states) is made right again, as an attacker would.  Where the changed spec is
-read, two judges that share no code with the proofs look at it: one works out every probability from the document
-by the published definitions, the other sends many values through a client and compares the reports byte by byte.
+Each kind of spec, over a small domain, is changed field by field and word by word.  Derived fields (the proven epsilon
+in the document) are corrected, as an attacker would do.  If the changed spec is accepted, two judges without the code
+of the proofs check it.  One computes every probability from the document by the published definitions.  The other sends
+many values through a client and compares the reports byte by byte.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from sfumato.local.specs.spec import Spec
 UNIT = 1 << 64
 DRAWN = 2_000  # reports of each value that the second judge compares
 WRITTEN_OUT = 64  # values of a part that the first judge writes out
-SLACK = 6.5  # standard deviations: below one false alarm in 10^10 comparisons, of which there are some 10^5
+SLACK = 6.5  # standard deviations: below one false alarm in 10^10 comparisons; there are some 10^5
 KINDS = (
     *("choice", "unary", "sketch", "run", "rappor", "loloha", "signed", "table", "sampled", "joint", "labelled"),
     *("direct", "subset", "projective", "hadamard", "hashed", "hadamard_sketch"),
@@ -102,7 +102,7 @@ SPECS = small_specs()
 
 
 def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place of a document, leaves and branches."""
+    """Yield every place of a document, leaves and branches."""
     yield path
     if isinstance(document, dict):
         for key in document:
@@ -119,7 +119,7 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 
 
 def others(value: Any, donors: list[Any]) -> list[Any]:
-    """What might stand in the place of a value."""
+    """Return values that might replace a value."""
     match value:
         case bool():
             return [not value, int(value)]
@@ -221,7 +221,7 @@ def field(size: int) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], 
 
 
 def hashes(inputs: int, buckets: int) -> list[list[int]]:
-    """All linear maps of a value's digits, one list of buckets a function."""
+    """Return all linear maps of a value's digits, one list of buckets per function."""
     add, multiply = field(buckets)
     count = 1
     while buckets**count < inputs:
@@ -239,7 +239,7 @@ def hashes(inputs: int, buckets: int) -> list[list[int]]:
 
 
 def supporters(design: dict[str, Any]) -> list[set[int]]:
-    """For every report of a design, the values that it supports."""
+    """Return, for every report of a design, the values that it supports."""
     return _supporters(json.dumps(design))
 
 
@@ -271,7 +271,7 @@ def _supporters(text: str) -> list[set[int]]:
             add, multiply = field(design["order"])
             vectors = [v for v in product(range(design["order"]), repeat=design["dimension"]) if any(v)]
             points = [v for v in vectors if next(x for x in v if x) == 1]
-            # which point stands for which value makes no difference: all hyperplanes are alike
+            # the assignment of points to values makes no difference: all hyperplanes are alike
 
             def met(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
                 total = 0
@@ -380,7 +380,7 @@ def signed(part: dict[str, Any], code: int) -> Row:
 
 
 def ratio_of(rows: list[Row]) -> Fraction | None:
-    """The largest likelihood ratio; None where it is infinite."""
+    """Return the largest likelihood ratio; None if it is infinite."""
     for row in rows:
         assert sum(row.values()) == 1
     reports = set().union(*rows)
@@ -390,7 +390,7 @@ def ratio_of(rows: list[Row]) -> Fraction | None:
 
 
 def randomizers(document: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
-    """How the parts of a spec are reported, and the parts."""
+    """Return the way in which the parts of a spec are reported, and the parts."""
     match document["kind"]:
         case "range":
             return "one", document["oracles"]
@@ -426,7 +426,7 @@ def judged_by_definition(document: dict[str, Any]) -> None:
 
 
 def two_people(spec: Spec) -> list[Any]:
-    """Values between which the spec must hardly tell apart, each of them many times."""
+    """Return values that the spec must hardly distinguish, each of them many times."""
     many = np.ones(DRAWN)
     match spec:
         case Frequency() | Range():

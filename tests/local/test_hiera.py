@@ -70,7 +70,7 @@ def test_pooling_is_unbiased_and_has_the_exact_variance(mu: int) -> None:
 
 
 def test_every_person_counts_exactly_mu_times() -> None:
-    """All reports are +1 and budgets are equal, so the pooled mean is one over the rate whatever the weights."""
+    """All reports are +1 and budgets are equal, so the pooled mean is one over the rate for any weights."""
     budgets = (Fraction(3),) * 5
     tally = np.array([7, 0, 11, 0, 13, 0, 17, 0, 19, 0])
     for mu in range(1, 6):

@@ -1,4 +1,4 @@
-"""Permanent answers are kept once and for ever, whoever asks at the same time."""
+"""Permanent answers are stored once and for ever, under concurrent requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_processes_that_share_a_memo_agree_on_every_answer_and_lose_none(tmp_pat
         process.stdin.flush()
     said = [process.communicate()[0] for process in running]
     assert [process.returncode for process in running] == [0] * processes
-    assert set(said) == {said[0]}  # everybody was told the same answer to every key
+    assert set(said) == {said[0]}  # all got the same answer to every key
     kept = json.loads(path.read_text())
     assert kept == dict(line.split() for line in said[0].splitlines())
     assert len(kept) == keys

@@ -1,4 +1,4 @@
-"""Every frequency method is in ``ORACLES``, and specs, audits and documentation know exactly those."""
+"""Every frequency method is in ``ORACLES``, and specs, audits and documentation list exactly those."""
 
 from importlib import import_module
 from pathlib import Path

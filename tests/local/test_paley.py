@@ -18,14 +18,14 @@ SIZES = [(2, 3), (3, 3), (4, 7), (7, 7), (8, 11), (20, 23), (24, 31)]
 
 
 def supporters(inputs: int) -> list[set[int]]:
-    """For every report, the values that it supports, for the judge of forged specs: by Euler's criterion."""
+    """Return, for every report, the values that it supports, by Euler's criterion, for the judge of forged specs."""
     prime = next(q for q in (3, 7, 11, 19, 23, 31, 43, 47) if q >= inputs)
     return [{v for v in range(inputs) if pow(r - v, (prime - 1) // 2, prime) == 1} for r in range(prime)]
 
 
 @pytest.mark.parametrize(("size", "prime"), SIZES)
 def test_supports_are_squares_and_meet_equally_often(size, prime):
-    """By Euler's criterion x is a nonzero square if x^((q - 1) / 2) = 1 mod q."""
+    """Euler's criterion: x is a nonzero square if x^((q - 1) / 2) = 1 mod q."""
     design = Paley(size)
     incidence = design.incidence()
     assert incidence.shape == (size, prime)

@@ -84,7 +84,7 @@ def test_support_counts_are_those_of_the_incidence(design: SupportDesign) -> Non
 
 
 def one_by_one(design: LocalHash, reports: np.ndarray) -> list[int]:
-    """How many reports support each value, value by value and digit by digit."""
+    """Return the number of reports that support each value, value by value and digit by digit."""
     function, bucket = np.divmod(reports.astype(np.int64), design.buckets)
     values = np.arange(design.inputs)
     counts = np.zeros(design.inputs, dtype=np.int64)
@@ -182,7 +182,7 @@ def test_every_bit_of_a_word_counts(rows: int) -> None:
     sampler = Sampler(table)
 
     class Given:
-        """One word, in the two pieces in which it is asked for."""
+        """A source of one word, drawn in two pieces."""
 
         def __init__(self, word: int) -> None:
             self.pieces = [(word >> 48) * (1 + (1 << 16) + (1 << 32) + (1 << 48)), (word << 16) % (1 << 64)]
@@ -376,7 +376,7 @@ def test_every_number_below_a_short_bound_stands_for_equally_many_draws(bound: i
 
 @pytest.mark.parametrize("bound", [3, 5, 6, 7])
 def test_numbers_below_a_few_are_those_of_the_product_of_the_same_words(bound: int) -> None:
-    """Exact: all 16 bits once, and those left over drawn again as 16 bits of which one more is left over."""
+    """The test is exact: all 16 bits occur once, and rejected ones are redrawn as 16 bits, with one rejection."""
     script = np.concatenate([np.arange(1 << 16, dtype="<u2"), np.array([0, 9, 65_535, 1, 40_000, 7] * 4, dtype="<u2")])
     drawn = below(Scripted(0, script.view("<u8")), bound, 1 << 16)
     product = below(Scripted(0, script.view("<u8")), np.full(1 << 16, bound, dtype=np.uint16), 1 << 16)

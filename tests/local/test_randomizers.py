@@ -78,7 +78,7 @@ def test_samples_follow_the_enumerated_table_and_reject_another(method: Method, 
         reports = simulate(spec, np.full(number, value), seed=7 + value).data
         seen = np.bincount(outputs(spec, reports), minlength=table.shape[1])
         assert deviations(seen, number * table[value]) < LIMIT
-        assert deviations(seen, number * table[(value + 1) % size]) > LIMIT  # the test can tell tables apart
+        assert deviations(seen, number * table[(value + 1) % size]) > LIMIT  # the test can distinguish tables
 
 
 @pytest.mark.parametrize("method", ORACLES)
@@ -137,7 +137,7 @@ def test_bounds_may_differ_from_draw_to_draw() -> None:
 
 
 def test_rejection_keeps_small_words_uniform() -> None:
-    """Every 16-bit word once: each integer below 200 must come from equally many words."""
+    """Every 16-bit word occurs once: each integer below 200 must come from equally many words."""
 
     class Every16:
         def __init__(self) -> None:

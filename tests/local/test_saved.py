@@ -70,7 +70,7 @@ def test_the_same_people_make_the_same_reports(path: Path) -> None:
 
 @each_saved
 def test_reports_that_come_one_by_one_are_counted_as_those_that_come_together(path: Path) -> None:
-    """Of one report most parts of a spec of several have none."""
+    """A single report leaves most parts of a spec of several attributes empty."""
     document = read(path)
     spec, saved = loads(document["spec"]), reports_of(document)
     together, apart = Server(spec), Server(spec)

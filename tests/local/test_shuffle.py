@@ -30,7 +30,7 @@ def histograms(rows: list[list[float]], people: tuple[int, ...]) -> dict[tuple[i
 
 
 def true_delta(rows: list[list[float]], reports: int, epsilon: float) -> float:
-    """The largest hockey-stick divergence over all inputs of everybody and one person's change."""
+    """Return the largest hockey-stick divergence over all inputs of all people and one person's change."""
     inputs = range(len(rows))
     worst = 0.0
     for others in combinations_with_replacement(inputs, reports - 1):

@@ -38,7 +38,7 @@ def test_one_rare_code_or_nothing_but_rare_codes_are_left_alone(counts):
 
 
 def partition_cost(counts, cuts, charge, *, deviation, whole=()):
-    """What a partition costs; one with a piece that is cut too little, beyond what is never cut, costs infinity."""
+    """Return the cost of a partition; infinite for a piece with too few cuts, unless it may not be cut."""
     pieces = np.split(counts, cuts)
     starts = [0, *cuts]
     if any(len(p) > 1 and s not in whole and p.sum() > 10 * deviation for p, s in zip(pieces, starts, strict=True)):
@@ -61,7 +61,7 @@ def test_runs_of_neighbours_are_the_cheapest_of_all_partitions():
 
 
 def test_a_group_of_many_people_is_cut_although_its_codes_count_alike():
-    """Groups of neighbours hold at most ten deviations: with fixed counts, for certain."""
+    """Groups of neighbors have at most ten deviations; the counts are fixed, so the result is certain."""
     assert merge_neighbours(np.full(19, 400.0), 900.0, 19).trivial  # two would hold 800, more than ten times 30
     threes = np.bincount(merge_neighbours(np.full(20, 100.0), 900.0, 20).groups)
     assert threes.max() == 3  # 300 are just ten deviations
@@ -102,7 +102,7 @@ def test_fifty_thousand_codes_take_memory_in_proportion_to_them():
     assert len(codes) == 20_000
     held = np.bincount(steps.groups)
     assert held[steps.groups[25_013:]].max() <= 13  # where many are, nothing is merged beyond the first thirteens
-    assert thin.size <= 6  # 250 rows by at most 50 in a group, and the empty half
+    assert thin.size <= 6  # 250 rows in groups of at most 50, and the empty half
 
 
 def test_levels_far_above_the_noise_are_kept_apart_and_noise_is_not():
@@ -193,7 +193,9 @@ def test_a_table_of_which_nothing_is_left_but_one_group_keeps_its_codes():
 
 
 def joined_by_hand(counts, ordered, least):
-    """Start of each run when the smallest run below ``least`` people joins its smaller neighbour, again and again."""
+    """Return the starts of runs after the smallest run below ``least`` people joins its smaller neighbor,
+    repeatedly.
+    """
     runs = [[place] for place in range(ordered)]
     while len(runs) > 1:
         held = [sum(max(counts[place], 0.0) for place in run) for run in runs]

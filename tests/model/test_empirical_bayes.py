@@ -1,4 +1,4 @@
-"""Noisy counts are drawn towards what their table shows that cells hold."""
+"""Noisy counts are shrunk toward the distribution of counts in their table."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_a_sparse_table_is_recovered_better_than_by_cutting_below_zero(deviation
 
 
 def test_a_table_that_is_as_expected_is_drawn_to_what_was_expected():
-    """False alarms: below 1e-9.  Errors of .8 deviations a cell fall to less than half of it: means over 900 cells."""
+    """False alarms: below 1e-9.  Errors of .8 deviations per cell fall to less than half: means over 900 cells."""
     random = np.random.default_rng(6)
     expected = np.outer(np.geomspace(1, 30, 30), np.geomspace(1, 10, 30))
     counts = random.poisson(expected).astype(float)
@@ -65,7 +65,7 @@ def test_neighbours_along_an_order_tell_what_to_expect_and_others_do_not():
     counts = np.zeros((4, 3))
     counts[1, 0] = 90.0
     beside = expected_from_neighbors(counts, expected, 10.0, [3, 0])
-    twice, once = 10 * 100 / 25, 10 * 10 / 30  # one of two neighbours (1 and 1/2) is full; both are empty
+    twice, once = 10 * 100 / 25, 10 * 10 / 30  # one of two neighbors (1 and 1/2) is full; both are empty
     assert beside[0, 0] == pytest.approx(twice)
     assert beside[2, 0] == pytest.approx(twice)
     assert beside[1, 0] == pytest.approx(once)  # its own count is no witness
@@ -79,7 +79,7 @@ def test_neighbours_along_an_order_tell_what_to_expect_and_others_do_not():
 def test_cells_that_go_along_with_their_neighbours_are_recovered_better():
     """A ridge across a table that independence does not know: errors fall to .7, means over two thousand cells.
 
-    Where neighbours are strangers, they are not asked.  False alarms: below 1e-9.
+    If neighbors are unrelated, they are ignored.  False alarms: below 1e-9.
     """
     random = np.random.default_rng(9)
     places = np.arange(45)
@@ -96,9 +96,9 @@ def test_cells_that_go_along_with_their_neighbours_are_recovered_better():
 def test_drawn_counts_err_less_over_neighbours_that_hold_more_than_most():
     """False alarms: below 1e-4.
 
-    Among 1 200 cells, most of them empty, twenty-five neighbours hold 1.5 deviations each.  Posterior means take most
-    of that for noise: over forty draws their sums are 33 deviations too small, and those of counts drawn 23.  Cell by
-    cell, the squared error of counts drawn is an eighth of the noise: a mean over 48 000 cells.
+    Among 1 200 mostly empty cells, twenty-five neighbors have 1.5 deviations each.  Posterior means take most of that
+    for noise: over forty draws their sums are 33 deviations too small, and sums of drawn counts 23.  Cell by cell, the
+    squared error of drawn counts is an eighth of the noise: a mean over 48 000 cells.
     """
     random = np.random.default_rng(9)
     counts = np.zeros((40, 30))

@@ -10,15 +10,15 @@ import pytest
 from sfumato.model.coarsening import merge_neighbours
 from sfumato.model.count_priors import falling_tail, with_falling_tails
 
-# Visits of 101,766 hospital stays to an emergency room in the year before, as published (UCI, Diabetes 130-US): the
-# number of them is declared up to 100, and hardly anybody has more than ten.
+# Visits of 101,766 hospital stays to an emergency room in the year before, as published (UCI, Diabetes 130-US). Their
+# number is declared up to 100, and hardly any stay has more than ten.
 VISITS = np.zeros(101)
 VISITS[:16] = [90383, 7677, 2042, 725, 374, 192, 94, 73, 50, 33, 34, 23, 10, 12, 3, 3]
 VISITS[[16, 18, 19, 20, 21, 22, 24, 25, 28, 29, 37, 42, 46, 54, 63, 64, 76]] = [5, 5, 4, 4, 2, 6, 1, 2, *[1] * 9]
 
 
 def test_a_curve_holds_the_integral_of_its_density():
-    """By the trapezium rule, which knows nothing of the closed forms."""
+    """The trapezium rule is independent of the closed forms."""
     widths, density = np.array([1.0, 3.0, 0.5, 10.0]), 7.0
     tail = falling_tail(np.zeros(4), widths, 1e9, density=density)  # no likelihood tells one curve from another
     assert np.allclose(tail.likely, tail.likely[0], rtol=1e-6)
@@ -88,7 +88,7 @@ def test_both_ends_are_treated_alike():
 
 
 def test_what_stands_out_of_the_noise_keeps_its_groups():
-    """A cell at the end that is no noise is no tail, nor are those before it; later codes are left alone."""
+    """If the last cell is above the noise, neither it nor the cells before it are a tail; later codes are unchanged."""
     counts = np.array([900.0, 3.0, -4.0, 2.0, 700.0, 55.0])
     found = merge_neighbours(counts, 25.0, 5)
     shared, estimates = with_falling_tails(found, counts, 25.0, np.ones(5))
@@ -97,7 +97,7 @@ def test_what_stands_out_of_the_noise_keeps_its_groups():
 
 
 def test_a_stray_cell_beyond_a_rare_group_is_noise():
-    """Of so many empty cells one passes three deviations: 40 here, four of ten, with nobody for thirty cells before."""
+    """Among many empty cells one exceeds three deviations: here 40 cells, four of ten, after thirty empty cells."""
     counts = np.concatenate([[2000.0, 1000.0], np.tile([4.0, -4.0], 15), [40.0]])
     found = merge_neighbours(counts, 100.0, len(counts))
     assert found.groups[-1] != found.groups[-2]

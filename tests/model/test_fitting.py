@@ -59,7 +59,7 @@ def test_the_fit_is_as_near_as_any_table_could_be(random, table):
 
 
 def test_a_table_over_runs_of_cells_says_nothing_of_what_is_inside_them(random, table):
-    """As near as any table could be, and as far as it can be from telling apart what was measured together."""
+    """The fit is as close as any table, and as far as possible from a distinction inside measured runs."""
     runs = Runs(((0, 2), (0, 1)), (4, 2))
     counts = Factor(tuple(SIZES), table).project(("c", "b")).values
     joined = np.array([counts[:2].sum(axis=0), counts[2:].sum(axis=0)]) + random.normal(scale=3, size=(2, 2))

@@ -78,7 +78,7 @@ def test_potentials_far_apart_do_not_underflow():
 
 @given(CLIQUES, st.integers(0, 100), st.sampled_from([0.0, 0.3]))
 def test_marginals_of_potentials_thousands_apart_are_those_of_the_joint(cliques, seed, impossible):
-    """As after a fit to noise far above the number of rows: no sum of probabilities holds them."""
+    """Such potentials come from a fit to noise far above the number of rows: sums of probabilities underflow."""
     random = np.random.default_rng(seed)
     model = random_model(cliques, seed)
     factors = tuple(Factor(f.attributes, np.round(1000 * f.values)) for f in model.factors)

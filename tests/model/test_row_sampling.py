@@ -97,7 +97,9 @@ def test_cells_of_almost_no_mass_do_not_break_the_rounding():
 
 
 def test_cells_get_the_rows_whose_points_lie_below_their_edges():
-    """Against one point a row: row r of a group lies at r + u, u drawn once a group, and cells have edges in rows."""
+    """The reference places one point per row: row r of a group is at r + u, u is drawn once per group, and cells have
+    edges in rows.
+    """
     random = np.random.default_rng(10)
     for _ in range(50):
         table = random.gamma(0.3, size=(6, 5))

@@ -78,7 +78,7 @@ def test_more_loss_never_converts_to_less(rho, delta, factor):
 
 @given(rhos, deltas)
 def test_the_bound_holds_at_every_alpha_in_sixty_digits(rho, delta):
-    """Directed rounding: the epsilon returned is no smaller than the formula, evaluated anew, at its best alpha."""
+    """Rounding is directed: the returned epsilon is no smaller than an independent evaluation at its best alpha."""
     epsilon = epsilon_of(rho, delta)
     assume(epsilon > 0)
     with localcontext() as context:

@@ -1,10 +1,9 @@
-"""What ``draw`` and ``add`` hand out, against the exact probabilities: the whole way, not only the table of it.
+"""Draws and sums of noise against the exact probabilities: the complete sampler, not only its table.
 
-Each test compares 400 000 draws with probabilities that come from enclosures of exp, and not from the sampler.
-One fails by chance with probability below 2e-10 (6.4 standard deviations of the variance, or p < 1e-10 of a
-chi-square), all together below 3e-9.  With a tenth less variance its ratio is off by more than 20 standard
-deviations, so that the chance to miss it is below 1e-12; that the same draws reject a variance of a ninth more is
-tested beside.
+Each test compares 400 000 draws with probabilities from enclosures of exp that are independent of the sampler. One
+fails by chance with probability below 2e-10 (6.4 standard deviations of the variance, or p < 1e-10 of a chi-square),
+all together below 3e-9. With a tenth less variance the ratio is off by more than 20 standard deviations, so the chance
+to miss it is below 1e-12. Another test shows that the same draws reject a ninth more variance.
 """
 
 from __future__ import annotations
@@ -55,7 +54,8 @@ def reach(noise) -> int:
 
 
 def pvalue(draws, noise) -> float:
-    """Chi-square over some forty bins of integers and one of both tails, of which thousands are expected.
+    """Return the p-value of a chi-square over some forty bins of integers and one of both tails, with thousands
+    expected in each.
 
     Of rare integers one more than expected is no chi-square: a bin of .05 made a test in a thousand fail by chance.
     """

@@ -11,7 +11,7 @@ from sfumato.privacy.entropy import DrawnEntropy, OsEntropy, SimulatedEntropy
 
 @pytest.fixture(autouse=True)
 def few(request, monkeypatch):
-    """All words come from a stream, also the few that the operating system otherwise gives as they are."""
+    """Draw all words from a stream, including the few that normally come directly from the operating system."""
     if "as_they_are" not in request.fixturenames:
         monkeypatch.setattr("sfumato.privacy.entropy._FEW_BYTES", -1)
 
@@ -75,7 +75,7 @@ def test_a_forked_child_draws_its_own_words():
 
 
 def test_a_child_with_the_process_id_of_its_parent_draws_its_own_words(monkeypatch):
-    """As where both are process 1, each in a namespace of its own."""
+    """Both processes have id 1, each in its own namespace."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     entropy = OsEntropy()
     assert childs_words(entropy, os.fork) != entropy.words(4).tobytes()

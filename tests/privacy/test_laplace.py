@@ -26,7 +26,7 @@ def test_loss_and_noise_are_inverse(scale, sensitivity):
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(2), Fraction(25, 2)])
 @pytest.mark.parametrize("sensitivity", [1, 2, 5])
 def test_no_output_tells_neighbours_apart_by_more_than_epsilon(scale, sensitivity):
-    """Every ratio of probabilities is at most e^epsilon, some reach it; 30 % less noise would break it."""
+    """Every ratio of probabilities is at most e^epsilon, some reach it; 30 % less noise would exceed it."""
     noise = DiscreteLaplace(scale)
     low, high = exp_enclosure(noise.loss(sensitivity).value, 200)
     least, most = Fraction(low, 1 << 200), Fraction(high, 1 << 200)
@@ -46,7 +46,7 @@ def test_probabilities_sum_to_one_and_agree(scale):
     noise = DiscreteLaplace(scale)
     span = int(60 * scale) + 60
     pairs = [noise.enclose_pmf(k) for k in range(-span, span + 1)]
-    # what is left outside the span is below exp(-60)
+    # the rest outside the span is below exp(-60)
     assert 1 - Fraction(1, 10**25) < sum(low for low, _ in pairs) <= 1
     assert all(noise.pmf(k) == pytest.approx(float(noise.enclose_pmf(k)[0]), rel=1e-12) for k in range(-20, 21))
     variance = sum(k * k * low for k, (low, _) in zip(range(-span, span + 1), pairs, strict=True))

@@ -1,4 +1,4 @@
-"""Every mechanism keeps the contract of noise, and is found wherever the contract says."""
+"""Every mechanism satisfies the contract of noise, and every registry lists it."""
 
 from fractions import Fraction
 from importlib import import_module

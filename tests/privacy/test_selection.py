@@ -28,7 +28,7 @@ def exponential_pmf(scores, rate):
 
 
 def permute_and_flip_pmf(chances):
-    """By brute force over all orders: the first coin that shows is taken."""
+    """Return the probabilities by brute force over all orders: the first coin that shows heads is chosen."""
     size = len(chances)
     pmf = [chances[0] * 0] * size
     for order in permutations(range(size)):
@@ -76,7 +76,7 @@ def test_choices_fit_their_distribution_and_reject_another_loss(mechanism, kind)
 @pytest.mark.parametrize("scores", [SCORES, [0, 1], [7], [0] * 5, [-1000, 0]])
 @pytest.mark.parametrize("rate", [Fraction(1, 5), Fraction(3), Fraction(1, 1000)])
 def test_the_parts_of_a_weight_make_its_exponential(scores, rate):
-    """What an exponential choice owns outright and what it keeps by a coin add up to 2^31 exp(-rate gap)."""
+    """The certain and the coin-decided parts of an exponential choice add up to 2^31 exp(-rate gap)."""
     gaps = gaps_below(np.array(scores, dtype=np.int64), rate)
     for index, score in enumerate(scores):
         low, high = int(gaps.low[index]), int(gaps.high[index])

@@ -36,7 +36,9 @@ def chances(digits: LaplaceDigits) -> list[Fraction]:
 
 
 def two_sided(digits: LaplaceDigits) -> dict[int, Fraction]:
-    """The probability of each difference of two numbers below 2^digits, from those of their digits."""
+    """Return the probability of each difference of two numbers below 2^digits, from the probabilities of their
+    digits.
+    """
     one_sided = {}
     for ones in product((0, 1), repeat=digits.digits):
         number = sum(one << place for place, one in enumerate(ones))

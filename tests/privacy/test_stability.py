@@ -28,7 +28,7 @@ def test_the_threshold_is_the_least_that_keeps_delta(delta, keys):
 
 @pytest.mark.parametrize("keys", [1, 2])
 def test_pure_noise_with_threshold_is_epsilon_delta(keys):
-    """Every set of outputs, both directions, by enumeration: one shared key of count 2, and the keys of one unit.
+    """Enumerate every set of outputs in both directions: one shared key of count 2, and the keys of one unit.
 
     The hockey-stick divergence is summed over the outputs (mask and noisy numbers) of the keys.
     """

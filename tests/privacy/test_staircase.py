@@ -32,7 +32,7 @@ def weights(epsilon: Fraction, width: int, step: int, runs: int) -> list[Fractio
 
 @pytest.mark.parametrize(("epsilon", "width", "step"), CASES)
 def test_no_output_tells_neighbors_apart_by_more_than_epsilon(epsilon, width, step):
-    """Every ratio is at most e^epsilon, some reach it, and a width 30 % too small breaks it."""
+    """Every ratio is at most e^epsilon, some reach it; a width 30 % too small would exceed it."""
     noise = Staircase(epsilon, width, step)
     assert noise.loss(width) == Epsilon(epsilon)
     least = falls(noise.epsilon)
@@ -67,7 +67,9 @@ def test_probabilities_are_those_of_the_definition(epsilon, width, step):
 
 
 def p_value(noise: Staircase, draws: np.ndarray) -> float:
-    """How well draws fit the probabilities; tails of less than 20 expected draws count together."""
+    """Return the p-value of the fit of draws to the probabilities; tails with less than 20 expected draws are
+    pooled.
+    """
     reach = next(k for k in range(1, 10**6) if draws.size * float(noise.upper_tail(k)) < 20)
     cells = np.clip(draws, -reach, reach) + reach
     inner = [noise.pmf(k) for k in range(1 - reach, reach)]

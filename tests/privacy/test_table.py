@@ -64,7 +64,7 @@ def test_every_word_of_a_trial_adds_up_to_the_target(tools, name):
     assert set(range(-table.half - table.stride, table.half + table.stride)) <= set(chance)
     for cell, words in chance.items():
         exact = table.multiplier * math.exp(-exponent(nearest(cell, width)))
-        # the parts of a cell are resolved to 2^-53 of the words it owns, those of a tail to 2^-64 of a word
+        # the parts of a cell are resolved to 2^-53 of its words, the parts of a tail to 2^-64 of a word
         assert words == pytest.approx(exact, rel=1e-14, abs=1e-17 * 2**16)
     assert table.resolve_word(spare - 1, SimulatedEntropy(1)) is None or spare == 4 * table.half + 4 * table.stride
 

@@ -138,7 +138,7 @@ def data() -> dict[str, pa.Table]:
     for trip in trips:
         for _ in range(chance.randrange(3)):
             stop = {"stop": len(stops), "trip": trip["trip"], "wait": maybe(chance.randrange(-5, 80))}
-            stop["place"] = other.choice([None, *range(7)])  # of which the public table has 0 to 5
+            stop["place"] = other.choice([None, *range(7)])  # the public table has 0 to 5
             stops.append(stop | {"gate": maybe(chance.choice("ABC"))})
     places = [{"place": n, "height": [3, 9, None, 0, 4, 4][n], "side": ["east", "west"][n % 2]} for n in range(6)]
     rows = {"people": people, "trips": trips, "stops": stops, "places": places}

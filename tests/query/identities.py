@@ -30,7 +30,7 @@ DOMAIN = Domain(
 
 
 class CaughtError(Exception):
-    """What was asked."""
+    """The recorded request."""
 
 
 class Catcher:
@@ -41,7 +41,7 @@ class Catcher:
     view = None
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """Every column is there."""
+        """Accept every column."""
 
     def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
         parameters = {**request.parameters, "loss": loss_json(loss)}
@@ -103,7 +103,7 @@ def batches() -> dict[str, Any]:
 
 
 def identities() -> dict[str, str]:
-    """Of every question."""
+    """Return the identity of every question."""
     found: dict[str, str] = {}
     for name, query in QUERIES.items():
         for measure, loss in LOSSES.items():

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
-TOP = 2  # a limit of so many groups is written as TOP
+TOP = 2  # a limit of this many groups is written as TOP
 OWNERS = {
     name: table
     for table, names in {
@@ -51,7 +51,7 @@ def piece(text: str, *forms: str, plain: str | None = None, check: str = "label"
 
 @dataclass(frozen=True)
 class Source:
-    """What FROM says, with the columns that it has."""
+    """A FROM clause with its columns."""
 
     text: str
     forms: tuple[str, ...]
@@ -209,7 +209,7 @@ def either(chance: random.Random, parts: list[Piece]) -> Piece:
     one, other = chance.choice(parts), chance.choice(parts)
     how = chance.random()
     if "SELECT" in one.text + other.text:
-        return one  # IN (SELECT ...) stands by itself
+        return one  # IN (SELECT ...) has no further conditions
     if how < 0.15:
         return Piece(
             f"({one.text} OR {other.text})", f"({one.plain} OR {other.plain})", (*one.forms, *other.forms, "OR")

@@ -1,4 +1,4 @@
-"""Answers at a very large epsilon are those of DuckDB for the same statement over the same rows."""
+"""Answers at a very large epsilon equal DuckDB's for the same statement over the same rows."""
 
 # ruff: noqa: S608 - statements are put together here
 

@@ -1,4 +1,4 @@
-"""Every aggregate is in ``AGGREGATES``, and SQL, HTTP, the page and the documentation know exactly those."""
+"""Every aggregate is in ``AGGREGATES``, and SQL, HTTP, the page and the documentation list exactly those."""
 
 # ruff: noqa: S608 - statements are what is tested
 

@@ -125,7 +125,7 @@ def open_vault(tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize("text", STATEMENTS, ids=range(len(STATEMENTS)))
 def test_the_groups_are_those_of_duckdb_in_its_order(open_vault, text: str) -> None:
     answer = sf.query.sql(open_vault, text, loss=HUGE)
-    if "MEDIAN" in text or "VAR_POP" in text or "MAX" in text:  # read off bins: only the groups are compared
+    if "MEDIAN" in text or "VAR_POP" in text or "MAX" in text:  # derived from bins: only the groups are compared
         assert [row[:1] for row in ours(answer)] == [row[:1] for row in theirs(text, answer)]
     else:
         assert ours(answer) == theirs(text, answer)

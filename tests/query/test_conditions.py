@@ -53,7 +53,7 @@ HIERARCHY = Hierarchy.from_rows("c", [["a", "x"], ["b", "x"], ["o'k", "y"]], nam
 
 
 def witnesses(attribute: Any) -> list[list[Any]]:
-    """Of each cell the values that decide every comparison, of which numbers and dates are compared near edges."""
+    """Return, per cell, values that decide every comparison; numbers and dates are compared near edges."""
     match attribute:
         case Categorical():
             cells = [[value] for value in attribute.values]
@@ -105,7 +105,7 @@ def period(by: Grain, day: Any) -> Any:
 
 @dataclass(frozen=True)
 class Atom:
-    """A comparison as text, the attribute that it is of, and what it says of one value."""
+    """A comparison as text, its attribute, and its result for one value."""
 
     text: str
     of: str
@@ -144,7 +144,7 @@ def compared(spoken: str, of: str, wanted: Any, signs: list[str], seen: Any = la
 def verdict(seen: Any, value: Any, how: Callable[[Any, Any], bool], wanted: Any) -> Verdict:
     if value is MISSING:
         return None
-    if value is OTHER:  # no declared value of a category; of numbers and dates nobody knows where it lies
+    if value is OTHER:  # no declared value of a category; unknown numbers and dates have no position
         return None if not isinstance(wanted, str | bool) else how is operator.ne
     return how(seen(value), wanted)
 
@@ -263,7 +263,7 @@ def leaves(asked: Any) -> Iterator[Atom]:
 
 
 def of_cells(atom: Atom, domain: Domain) -> NDArray[np.int64]:
-    """What an atom says of each cell of its attribute."""
+    """Return the result of an atom for each cell of its attribute."""
     found = []
     for values in witnesses(domain[atom.of]):
         said = {atom.says(value) for value in values}
@@ -272,7 +272,9 @@ def of_cells(atom: Atom, domain: Domain) -> NDArray[np.int64]:
 
 
 def expected(asked: Any, domain: Domain) -> NDArray[np.int64]:
-    """What a condition says at each combination of cells: in Kleene's logic AND is the least and OR the greatest."""
+    """Return the result of a condition for each combination of cells. In Kleene's logic AND is the minimum and OR the
+    maximum.
+    """
     if isinstance(asked, Atom):
         return of_cells(asked, domain).reshape([-1 if name == asked.of else 1 for name in domain.names])
     found = [expected(part, domain) for part in asked.parts]
@@ -353,7 +355,7 @@ cases = domains().flatmap(lambda domain: st.tuples(st.just(domain), conditions(d
 
 
 def from_journal(said: Any, domain: Domain) -> NDArray[np.bool_]:
-    """Where a condition holds, as the journal writes it."""
+    """Return where a condition holds, from its form in the journal."""
     if said is None:
         return np.array(True)
     ((kind, value),) = said.items()
@@ -437,7 +439,7 @@ def test_an_engine_finds_the_same_codes_by_ranges(codes, size):
 
 
 def test_a_comparison_of_a_million_cells_takes_as_little_room_as_one_of_ten():
-    """In memory and in the journal: its ends are all that is kept."""
+    """This holds in memory and in the journal, because only the ends of the range are stored."""
     wide = Domain((Integer(name="x", minimum=0, maximum=10**6, unknown=Unknown.CATEGORY, nullable=True),))
     for text in ("x >= 17 AND x < 900000", "x <> 500000", "x IS NOT NULL", "NOT x BETWEEN 3 AND 999999"):
         found = normal(read_condition(text, wide), wide)

@@ -1,4 +1,4 @@
-"""Every interval holds the exact answer as often as it says, whatever the loss and however few the rows.
+"""Every interval contains the exact answer as often as stated, for any loss and number of rows.
 
 An interval of 90 % may miss 10 times in 100.  Of N draws more misses than ``most_misses(N)`` happen once in a million
 times where the statement holds.  Exact answers are computed here from the rows, by NumPy alone.
@@ -60,7 +60,7 @@ class Case:
     table: ArrayTable
 
     def exact(self, aggregate) -> float | None:
-        """What NumPy says; None where there is no row to speak of."""
+        """Return NumPy's result; None without a row."""
         if isinstance(aggregate, Count):
             return len(self.numbers["age"])
         of = self.numbers[aggregate.of]
@@ -103,7 +103,7 @@ CASES = {
 
 
 def missed(found: Case, aggregates, loss, draws: int, *, narrower: float = 1.0) -> dict[str, int]:
-    """How often the interval of each aggregate misses, each asked at its own loss."""
+    """Return how often the interval of each aggregate misses, each asked at its own loss."""
     misses: dict[str, int] = {}
     vault = SimulatedVault(found.table, seed=17)
     for aggregate in aggregates:

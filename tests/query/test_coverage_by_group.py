@@ -29,7 +29,7 @@ LOSSES = (Epsilon("0.5"), Epsilon(20), Rho("0.1"), EpsilonDelta(2, "1e-6"))
 _RANDOM = np.random.default_rng(3)
 _COUNT = 900
 NUMBERS = {
-    "id": np.arange(_COUNT) // ROWS_OF_A_UNIT,  # as many rows a unit as the bound allows: none is left out
+    "id": np.arange(_COUNT) // ROWS_OF_A_UNIT,  # as many rows per unit as the bound allows, so none is left out
     "group": _RANDOM.choice(["a", "b", "c"], _COUNT, p=[0.6, 0.39, 0.01]),
     "age": _RANDOM.choice([0, 17, 18, 40, 59], _COUNT, p=[0.05, 0.3, 0.3, 0.3, 0.05]),
     "city": np.where(_RANDOM.random(_COUNT) < 0.8, "Rome", _RANDOM.choice(["Pisa", "Lodi", "Alba"], _COUNT)),
@@ -78,7 +78,7 @@ def test_intervals_of_distinct_units_a_third_too_narrow_would_be_found() -> None
 @DRAWS
 @pytest.mark.parametrize("epsilon", ["0.5", "3"])
 def test_intervals_of_found_values_hold_over_all_values(epsilon: str, draws: int) -> None:
-    """A value is missed where it is shown with an interval beside its number; those not shown state nothing."""
+    """A miss is a shown value outside its interval; hidden values state nothing."""
     table = vault()
     exact = {city: units(NUMBERS["city"] == city) for city in np.unique(NUMBERS["city"])}
     misses = dict.fromkeys(exact, 0)

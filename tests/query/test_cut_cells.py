@@ -1,4 +1,4 @@
-"""A comparison inside a cell is refused with the statements at its edges and one of the values, all of which work."""
+"""A comparison inside a cell is refused with working statements at its edges, and one for the values."""
 
 from __future__ import annotations
 

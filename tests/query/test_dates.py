@@ -208,7 +208,7 @@ def test_dates_have_no_sums_and_stand_once_in_the_groups():
 
 @pytest.mark.parametrize("by", list(Grain))
 def test_rows_that_are_written_lie_in_the_cells_that_were_drawn(by):
-    """In Arrow, in CSV text, and as an evaluation reads a release."""
+    """This holds in Arrow, in CSV text, and when an evaluation reads a release."""
     day = replace(DAY, by=Grain.DAY if by is Grain.HOUR else by)
     for attribute in (day, replace(HOUR, by=by, nullable=True)):
         domain = Domain((attribute,))
@@ -240,7 +240,7 @@ def test_rows_that_are_written_lie_in_the_cells_that_were_drawn(by):
     ],
 )
 def test_several_maps_of_one_date_have_the_cells_that_some_day_is_in(by, cell):
-    """With another attribute between them: the columns stand as they were asked for."""
+    """Another attribute is between them: the columns are in the requested order."""
     days = [DAYS[place * place % len(DAYS)] for place in range(900)]
     sexes = ["FM"[place % 2] for place in range(900)]
     table = pa.table(

@@ -32,7 +32,7 @@ VALUES = (*(str(n) for n in range(91)), "(missing)")
 
 
 def counted(rows: Rows, name: str, table: str) -> Counter[str]:
-    """How many rows of a table have which value, of all rows."""
+    """Return how many of all rows of a table have each value."""
     asked = parse_tables(f"SELECT {name}, COUNT(*) FROM {table} GROUP BY {name}", HOSPITAL, bounds=LOOSE)
     found = reveal(open_tables(HOSPITAL, frames(rows)).encode(asked.view).groups((name,)))
     labels = asked.view.domain[name].labels()
@@ -40,7 +40,7 @@ def counted(rows: Rows, name: str, table: str) -> Counter[str]:
 
 
 def visits(rows: Rows) -> dict[int, list[dict[str, Any]]]:
-    """Those of each patient, in order."""
+    """Return the visits of each patient, in order."""
     found = defaultdict(list)
     for row in rows["visits"]:
         if row["patient_id"] is not None:
@@ -110,7 +110,7 @@ def test_what_is_derived_of_a_joined_table_has_its_name() -> None:
     text = "SELECT w.gap, COUNT(*) FROM visits v JOIN visits w USING (visit_id) WHERE v.gap > 30 GROUP BY w.gap"
     asked = parse_tables(text, HOSPITAL)
     assert {"v.gap", "w.gap"} <= set(asked.view.domain.names)
-    assert "price" not in asked.view.domain.names  # only what is asked for is computed
+    assert "price" not in asked.view.domain.names  # only the required values are computed
 
 
 def test_another_description_is_another_question() -> None:

@@ -1,4 +1,4 @@
-"""Statements drawn from a grammar: answers at a very large epsilon are those of DuckDB over the declared tables."""
+"""Statements drawn from a grammar: answers at a very large epsilon equal DuckDB's over the declared tables."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def shrunk(vault: Any, connection: duckdb.DuckDBPyConnection, asked: Statement) 
 
 
 def compare(vaults: dict[bool, Any], connection: Any, seeds: range, *, linked: bool) -> None:
-    """Compare the statements of seeds, and refuse a form of which none is answered."""
+    """Compare the statements of seeds, and require an answer for every form."""
     failed, drawn, forms, refused = [], set[str](), set[str](), 0
     for seed in seeds:
         asked = statement(seed, linked=linked)

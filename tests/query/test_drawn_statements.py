@@ -1,7 +1,7 @@
-"""Statements drawn from the grammar: no unit moves an answer further than is claimed, on neighbouring databases.
+"""Statements drawn from the grammar: no unit moves an answer further than claimed, on neighboring databases.
 
-What moves is counted on exact answers of the database and of its neighbour without one unit, through the engine; what
-is claimed is the sensitivity of the question.  Nothing here is random but the seeds, which are fixed.
+The move is the difference of exact answers of the database and of its neighbor without one unit, through the engine.
+The claim is the sensitivity of the question.  Only the seeds are random, and they are fixed.
 """
 
 # ruff: noqa: S608 - statements are put together here
@@ -25,7 +25,7 @@ from sfumato.query.statements.table_statement import TableStatement, parse_table
 
 HOSPITAL = derived_schema()
 STATEMENTS_A_PART = 50
-PARTS = 40  # times 50 statements times 5 neighbours: 10 000 pairs
+PARTS = 40  # times 50 statements times 5 neighbors: 10 000 pairs
 
 
 @dataclass
@@ -142,7 +142,7 @@ PER_UNIT = [
 
 
 def statement(chance: random.Random) -> tuple[str, Unit | None]:
-    """One statement, and bounds other than the schema's."""
+    """Return a statement, and bounds other than the schema's."""
     how = chance.random()
     if how < 0.45:
         first, second, join = chance.choice(JOINS)

@@ -158,7 +158,9 @@ def test_a_group_costs_and_errs_like_a_cell() -> None:
 
 @pytest.mark.parametrize("rows", [2, 30])
 def test_one_unit_moves_the_answers_by_no_more_than_is_claimed(rows) -> None:
-    """All tables of a unit's rows over three codes and two ages; the largest change is the claim, where it can be."""
+    """All tables of a unit's rows over three codes and two ages are tried; the largest change reaches the claim if
+    possible.
+    """
     domain = parse(DOCUMENT | {"unit": {"id": "person", "rows": rows}})
     groups = domain.grouping("chapter(diag)").groups
     queries = [Query((each,), by=("chapter(diag)",)) for each in (Count(), Distinct(), Total("age"))]

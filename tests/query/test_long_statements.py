@@ -100,7 +100,7 @@ def parameters(text: str) -> str:
 
 
 def test_questions_under_different_conditions_keep_them_apart():
-    """COUNT of a column that may be missing has a condition of its own beside the shared one."""
+    """COUNT of a column with missing values has its own condition in addition to the shared one."""
     nullable = Domain((Integer(name="n", minimum=0, maximum=9, unknown=Unknown.DROP, nullable=True),))
     texts = [
         "SELECT COUNT(*), COUNT(n) FROM t WHERE n IS NULL OR n < 5",
@@ -151,7 +151,7 @@ def test_groups_of_many_codes_are_journaled_by_their_digest():
     "codes", [[3], [3, 7], range(0, 99_000, 2), range(5, 90_000), LISTED, [*range(9), *range(0, 90_000, 3)]]
 )
 def test_an_engine_counts_by_many_ranges(codes):
-    """In arrays and in SQL, whose statement may not nest too deeply for it."""
+    """This holds in arrays and in SQL, whose statement must not nest too deeply."""
     encoded = open_table(pa.table({"x": ROWS})).encode(DOMAIN.project(["x"]))
     where = Among("x", codes)
     expected = int(np.isin(ROWS, list(codes)).sum())

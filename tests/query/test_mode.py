@@ -1,4 +1,4 @@
-"""The most frequent value is read off one noisy histogram, with the noise of a count by groups."""
+"""The mode comes from one noisy histogram, with the noise of a count by groups."""
 
 from __future__ import annotations
 

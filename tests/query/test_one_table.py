@@ -1,4 +1,4 @@
-"""One table answers what a schema of that table answers: computed values, aliases and SELECT inside FROM."""
+"""One table answers like a schema of that table: computed values, aliases and SELECT inside FROM."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_excluded_groups_are_in_no_form_of_an_answer(vault: Vault) -> None:
 
 
 def test_the_whole_table_is_measured_charged_and_kept(vault: Vault) -> None:
-    """What is measured does not change: the answer shows a part of it."""
+    """The measurement is unchanged; the answer shows a part of it."""
     asked = query.table("a", where="a > 3").check(DOMAIN)
     answer = ask(vault, asked, loss=Epsilon(1))
     (stored,) = vault.ledger.answers([("query", "tally")], vault.version, analyst=None)

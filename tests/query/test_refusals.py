@@ -43,7 +43,7 @@ def people(tmp_path_factory):
 
 
 def rarely(junk, sound):
-    """One thing in eight is junk, so that many questions are sound but for one place, and some are sound."""
+    """Return a strategy with one part in eight invalid, so that many questions have a single fault and some none."""
     return st.integers(0, 7).flatmap(lambda which: junk if which == 0 else sound)
 
 
@@ -62,7 +62,7 @@ conditions = st.none() | st.recursive(
 
 
 def forms_with(form):
-    """A form with what stands in its parentheses; a wrong number is refused when the aggregate is made."""
+    """Return a form with drawn arguments; a wrong number is refused when the aggregate is made."""
     attribute = {Takes.NOTHING: (), Takes.ATTRIBUTE: (st.none() | names,), Takes.NUMBER: (numbers,)}[form.takes]
     return st.tuples(st.just(form.make), st.tuples(*attribute, *(probabilities for _ in form.parameters)))
 

@@ -43,7 +43,7 @@ INPUTS = ["age", "sex = 'M'", "school = 'high'"]
 
 @cache
 def people(size: int = 6000) -> np.ndarray:
-    """Codes, of which hours follow from the others up to what no input explains; far from even."""
+    """Return codes whose hours follow from the other columns plus an unexplained part, far from even."""
     random = np.random.default_rng(0)
     age = np.clip(random.gamma(2.2, 10, size), 0, 73).astype(np.int64)
     sex, school = (random.random(size) < 0.67).astype(np.int64), np.minimum(random.poisson(0.8, size), 2)
@@ -125,7 +125,7 @@ def test_noise_is_that_of_all_products_together(rows) -> None:
 
 
 def test_one_row_moves_no_product_by_more_than_its_noise_is_made_for(monkeypatch) -> None:
-    """Every row that the domain allows, by itself: what it adds to each measured sum, against the sensitivity."""
+    """Every row that the domain allows is tried alone: its part in each measured sum is within the sensitivity."""
     domain = Domain(
         (
             Integer(name="hours", minimum=1, maximum=5, unknown=Unknown.CLAMP),
@@ -165,7 +165,7 @@ def test_one_row_moves_no_product_by_more_than_its_noise_is_made_for(monkeypatch
 
 
 def covered(runs: int, *, population: bool, narrower: float = 1.0) -> np.ndarray:
-    """How often each coefficient was held."""
+    """Return how often the interval of each coefficient holds the truth."""
     codes, size = people(), len(people())
     held = np.zeros(len(INPUTS) + 1, dtype=int)
     truth = solved(codes)

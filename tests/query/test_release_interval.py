@@ -284,7 +284,7 @@ def test_intervals_of_tables_hold_as_often_as_they_say(loss) -> None:
 
 
 def test_intervals_of_whole_releases_hold_as_often_as_they_say() -> None:
-    """Ten releases by AIM, some cells of each; that those of one release hold together is allowed for, threefold."""
+    """Ten releases by AIM, some cells of each.  Correlation within a release is allowed for, threefold."""
     asked = [
         (count(f"town = '{town}' AND sex = '{sex}'"), ((code == TOWN) & (side == SEX)).sum())
         for code, town in enumerate("abcdefgh")
@@ -307,7 +307,7 @@ HELD_BY_BIN = np.array([5000, 3000, 1500, 150])
 
 @dataclass(frozen=True)
 class KeptBins(Kept):
-    """A release of one table of bins, of which the last is very wide."""
+    """A release of one table of bins, the last of them very wide."""
 
     def cells(self, attributes: tuple[str, ...]) -> np.ndarray:
         assert attributes == ("spent",)
@@ -317,7 +317,7 @@ class KeptBins(Kept):
 @pytest.mark.parametrize("asked", [mean("spent"), total("spent")], ids=str)
 @pytest.mark.parametrize("end", [0, 1])
 def test_an_interval_of_values_in_bins_holds_as_often_wherever_the_values_lie(asked, end) -> None:
-    """All at the lower or the upper ends of bins: the noise on how wide the bins of all are counts as well.
+    """All values are at the lower or the upper ends of bins: the noise on the widths of bins counts too.
 
     With it left out, four in five would hold at the upper ends.
     """
@@ -335,7 +335,7 @@ def test_an_interval_of_values_in_bins_holds_as_often_wherever_the_values_lie(as
 
 
 def test_a_difference_of_values_in_bins_is_as_wide_as_both_may_be_apart() -> None:
-    """Where one mean is at its least the other may be at its most."""
+    """If one mean is at its minimum, the other may be at its maximum."""
     found = interval(COARSE, mean("age", "sex = 'F'"), minus=mean("age", "sex = 'M'"))
     assert found.table is not None
     assert found.widened == pytest.approx(4.0, abs=0.02)
@@ -353,7 +353,7 @@ def test_a_histogram_of_a_pure_loss_has_intervals() -> None:
 @pytest.mark.parametrize("noise", [DiscreteLaplace("0.2"), DiscreteGaussian("0.5"), DiscreteGaussian("0.1")], ids=str)
 @pytest.mark.parametrize("most", [1, 4, 18])
 def test_an_interval_of_a_sum_of_small_noise_holds_as_often_as_stated(noise, most) -> None:
-    """Exactly, by adding up the distribution of the noise of so many cells: a count has no values between."""
+    """The test is exact, by the distribution of the sum of the noise: a count has no values between integers."""
     found = interval(Kept((noisy(("age",), (None,), noise),)), count(f"age <= {most}"))
     assert found.table is not None
     half = (found.table.high - found.table.low) / 2

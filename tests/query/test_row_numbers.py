@@ -173,7 +173,7 @@ def drawn(chance: random.Random, depth: int) -> str:
 
 
 def test_drawn_expressions_have_the_values_of_duckdb_within_their_bounds(tmp_path):
-    """Every value is one of DuckDB, and none is beyond the bounds: the noise is made for these bounds."""
+    """Every value equals DuckDB's, and none is beyond the bounds, to which the noise is scaled."""
     chance, schema = random.Random(11), parse_schema(DRAWN)
     rows, seen = drawn_rows(chance), 0
     vault = open_schema(

@@ -1,4 +1,4 @@
-"""What a vault, its releases and released rows say of themselves in a session, and what they never say."""
+"""The text of a vault, its releases and released rows in a session, and the facts that it never shows."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from sfumato.query.statements.three_valued_logic import normal
 
 PEOPLE = rows(600)
 ENCODED = open_table(PEOPLE).encode(DOMAIN)
-# as the domain sees them: other numbers than those between the bounds stand for neither more nor less
+# as the domain sees them: numbers outside the bounds are equal to the nearest bound
 SEEN = "(SELECT * REPLACE (CASE WHEN income BETWEEN 0 AND 5000 THEN income END AS income) FROM people)"
 
 ATOMS = [

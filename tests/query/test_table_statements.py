@@ -35,7 +35,7 @@ def unit(rows: int, *per: GroupBound) -> Unit:
     return Unit("patient_id", rows=rows, per=per, schema="hospital")
 
 
-# number, statement, bounds other than those of the table whose rows are listed, L1, squared L2
+# number, statement, bounds other than those of the listed table, L1, squared L2
 STATEMENTS: list[tuple[int, str, Unit | None, int, int]] = [
     (1, "SELECT COUNT(*) FROM patients", None, 1, 1),
     (2, "SELECT sex, COUNT(*) FROM patients GROUP BY sex", None, 1, 1),

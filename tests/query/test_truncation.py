@@ -1,4 +1,6 @@
-"""What an interval is of, what a bound leaves out, and a loss that is too small, said before it is charged."""
+"""The subject of an interval, the rows that a bound leaves out, and a loss that is too small, stated before the
+charge.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ MUCH = Epsilon(10_000)
 
 @pytest.fixture(scope="module")
 def cut(table):
-    """Two rows of an id, one of which is kept."""
+    """Return two rows per id, one of which counts."""
     return open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
 
 

@@ -109,8 +109,8 @@ class History:
         document: the domain or the schema.
         types: the columns of each table.
         left: the tables of each version.
-        right: those of the neighbor.
-        units: how many units are added or removed between the two: a change is a unit less and a unit more.
+        right: the tables of the neighbor.
+        units: number of units added or removed between the two; a change is one removed and one added unit.
         moved: rows in which the two differ, in all tables of all versions.
     """
 
@@ -122,7 +122,7 @@ class History:
 
     @property
     def linked(self) -> bool:
-        """Whether it has several tables."""
+        """Return whether it has several tables."""
         return len(self.types) > 1
 
     @property
@@ -229,7 +229,7 @@ def linked_tables(chance: random.Random) -> History:
 
 
 def many_doctors() -> History:
-    """Histories that differ in a person with twelve visits to twelve doctors, none of whom sees anybody else."""
+    """Return histories that differ in a person with twelve visits to twelve doctors who have no other patients."""
     kept: Row = {"person": KEPT, "sex": "F", "region": 0}
     nobody: Rows = {"people": [kept], "visits": [], "drugs": [], "codes": CODES}
     visit: Row = {"person": TARGET, "kind": 0, "cost": 1, "code": "c0", "day": DAYS[0]}

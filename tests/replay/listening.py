@@ -41,7 +41,7 @@ SILENT = {  # methods of ports that read no row
     *("bytes_in_all", "columns", "derived", "deriving", "dialect", "domain", "joined", "raw", "ready", "reading"),
     *("refuse_keys", "relation", "schema", "stamps", "title", "version"),
 }
-OPENING = {  # acts of an owner, for whom keys are checked and versions of the data are told apart
+OPENING = {  # acts of an owner, in which keys are checked and versions of the data are distinguished
     *("DuckTable.read_columns", "DuckTable.encode", "DuckTable.encode_with_content", "DuckTable.content"),
     "DuckTable.write_columns",  # to the snapshot of a server
     *("DuckJoin.with_content", "JoinedTables.__init__", "SqlJoin.with_content"),
@@ -88,7 +88,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
             if not name.startswith("_") and name not in SILENT and callable(found)
         ),
     ]
-    alive = shared_session()  # else it ends when garbage is collected, and tables are numbered anew
+    alive = shared_session()  # otherwise garbage collection ends it, and tables are renumbered
     with ExitStack() as stack:
         stack.enter_context(patch("sfumato.vault.vault._ENTROPY", SimulatedEntropy(seed)))
         stack.enter_context(patch("secrets.token_bytes", lambda size=32: secret.randbytes(size)))
@@ -216,13 +216,15 @@ class _Ledger:
 
 
 class _Engine:
-    """What the port of the engine is asked, and how many rows there are within its statements."""
+    """The calls to the engine's port, and the number of rows within its statements."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     def port(self, place: str) -> Callable[[Call], Call]:
-        """What hears a method of a port; what is asked within an act of the owner is not heard."""
+        """Return a function that records calls of a port's method; calls within an act of the owner are not
+        recorded.
+        """
 
         def made(found: Call) -> Call:
             def hearing(own: Any, *given: Any, **named: Any) -> Any:
@@ -246,7 +248,7 @@ class _Engine:
         return made
 
     def statement(self, found: Call) -> Call:
-        """What hears the statements that are sent to a database."""
+        """Return a function that records statements sent to a database."""
 
         def hearing(own: DatabaseSession, *given: Any, **named: Any) -> Any:
             if given != ("SELECT 1",):  # which asks whether the database is there
@@ -305,7 +307,7 @@ def _largest(operator: dict[str, Any]) -> int:
 
 
 def _said(value: Any) -> str:
-    """A public argument in words, of which two runs can be compared."""
+    """Return a public argument in words, in a form that is comparable between runs."""
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_said, value))})"
     if isinstance(value, str | int | float | None) or hasattr(value, "__dataclass_fields__"):

@@ -48,7 +48,7 @@ class Names:
 
 
 def files(folder: Path, names: Names) -> dict[str, str]:
-    """What lies in a folder: databases as their rows, everything else as its bytes."""
+    """Return the content of a folder: databases as their rows, other files as their bytes."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

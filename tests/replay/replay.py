@@ -43,7 +43,7 @@ _SHOWN = 12  # lines of a difference
 
 @dataclass
 class Observed:
-    """What a run showed, step by step, and what it left behind."""
+    """The observations of a run, step by step, and the state that it left behind."""
 
     tape: Tape
     shown: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ def observed(session: Session, side: str, forced: Tape | None = None) -> Observe
 
 
 def differences(session: Session) -> list[str]:
-    """What a run on the neighbor shows that noise does not explain; nothing, if the product keeps its promise."""
+    """Return what a run on the neighbor shows beyond noise; empty if the product's guarantee holds."""
     left = observed(session, "left")
     right = observed(session, "right", left.tape)
     return [*_differences(session, left, right)]

@@ -1,6 +1,6 @@
 """Ways into the product: Python, the server and the command line, each as something that does the steps of a session.
 
-What a step shows is returned as text, also where it is a refusal.
+The output of a step is returned as text, including refusals.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class PythonWay(Way):
                 return _released(self.vault.for_analyst(step.by), step)
 
     def _asked_with_other_owners(self, step: Step) -> str:
-        """By the schema, and then by another one of the same tables, in which other people own the visits."""
+        """Ask by the schema, and then by another schema of the same tables with other owners of the visits."""
         asked = [replace(step, does="ask", given={**step.given, "sql": sql}) for sql in OF_DRUGS]
         own = self.vault
         said = _released(own.for_analyst(step.by), asked[0])
@@ -280,7 +280,7 @@ class HttpWay(Way):
         return self._send(by, "GET", "/v1/datasets")
 
     def _read_again(self) -> str:
-        """What an analyst sees of a table that was written, before its steward has it read again."""
+        """Ask as an analyst before and after the steward declares the rewritten table."""
         self.version = 1
         self.write_tables()
         seen = self._send("ana", "GET", _DATASET)
@@ -288,7 +288,7 @@ class HttpWay(Way):
         return seen
 
     def _approved(self) -> str:
-        """What waits for a steward, of which the first is approved."""
+        """List pending requests as a steward, and approve the first."""
         said = self._send("stew", "GET", "/v1/approvals")
         waiting = next((each["id"] for each in _body(said)["approvals"]), None)
         return said if waiting is None else said + self._send("stew", "POST", f"/v1/approvals/{waiting}")

@@ -67,7 +67,7 @@ OF_DRUGS = ("SELECT SUM(dose) FROM drugs", "SELECT COUNT(*) FROM drugs")
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that somebody does.
+    """One action of one person.
 
     Attributes:
         does: the name of it.
@@ -122,7 +122,7 @@ def drawn_session(seed: int, *, linked: bool) -> Session:
 
 
 class _Drawing:
-    """Draws steps, some of which go back to those before."""
+    """Draws steps, some of which refer to earlier ones."""
 
     def __init__(self, chance: random.Random, way: str, measure: str, *, linked: bool) -> None:
         self._chance, self._way, self._measure, self._linked = chance, way, measure, linked

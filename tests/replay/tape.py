@@ -1,4 +1,4 @@
-"""What mechanisms drew and what the engine was asked in one run, and what two such runs say against each other."""
+"""The draws of mechanisms and the calls to the engine in one run, and contradictions between two such runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Declared = tuple[int, int]
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw.
+    """A draw of a mechanism.
 
     Attributes:
-        mechanism: what drew, or a word for draws that no privacy rests on.
+        mechanism: the mechanism, or a word for draws without a privacy guarantee.
         exact: its exact inputs: sums, scores, or units by key.
-        output: what it returned.
-        declared: the sensitivity that the question declares, where it is one of sums.
+        output: its result.
+        declared: the sensitivity that the question declares, if it is a question of sums.
     """
 
     mechanism: Any
@@ -36,14 +36,14 @@ class Draw:
     declared: Declared | None = None
 
     def answers(self, other: Draw) -> bool:
-        """Whether it may stand in for another: the same mechanism, over as many inputs unless they are keys."""
+        """Return whether it may replace another: the same mechanism, over as many inputs unless they are keys."""
         sizes = isinstance(self.exact, Mapping) or len(self.exact) == len(other.exact)
         return bool(self.mechanism == other.mechanism) and sizes
 
 
 @dataclass
 class Tape:
-    """What is heard in one run.
+    """The record of one run.
 
     Attributes:
         forced: the tape whose outputs mechanisms return in this run; None in a run that records.
@@ -99,14 +99,14 @@ class Tape:
             self.early.append(f"step {self.at}: {statement}")
 
     def failure(self) -> str | None:
-        """Return the reason for which the engine fails here, which differs in the two runs; None: it works."""
+        """Return the reason of an engine failure, which differs in the two runs; None without a failure."""
         if self.fails != "engine" or self.opening or not self.charged:
             return None
         return f"a row of the {'left' if self.forced is None else 'right'} database does not fit"
 
 
 def losses(left: Tape, right: Tape, *, units: int) -> Iterator[str]:
-    """What the exact inputs of two runs say against the mechanisms.
+    """Yield contradictions between the exact inputs of two runs and the mechanisms.
 
     Args:
         left: recorded.
@@ -135,7 +135,7 @@ def losses(left: Tape, right: Tape, *, units: int) -> Iterator[str]:
 
 @dataclass
 class _Lost:
-    """What the draws of one charge really lose between two runs: the exact loss of these very inputs."""
+    """The actual loss of the draws of one charge between two runs: the exact loss of these inputs."""
 
     epsilon: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)

@@ -26,7 +26,7 @@ def test_whose_the_rows_of_a_table_are_is_fixed_with_the_tables_above_it() -> No
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_question_is_charged_again_in_the_next_version_whatever_changed(way: str) -> None:
-    """One history stays as it is; in the other one, a person arrives with the second version."""
+    """One history is unchanged; in the other, a person arrives with the second version."""
     history = many_doctors()
     history = replace(history, right=[history.left[0], history.right[1]])
     loss = LOSSES["pure"][0]

@@ -26,13 +26,13 @@ _TYPES: dict[pa.DataType, Any] = {
 
 
 class PostgresWay(PythonWay):
-    """A program that opens tables of a database, whose owner writes them anew for each version."""
+    """A program that opens tables of a database, whose owner rewrites them for each version."""
 
     address: sa.URL
     written: int | None = None
 
     def tables(self) -> Any:
-        """Write the tables of the version, unless they are written, and return where they are."""
+        """Write the tables of the version unless they exist, and return their address."""
         if self.written != self.version:
             self.written = self.version
             self._write()

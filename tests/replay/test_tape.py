@@ -1,4 +1,4 @@
-"""What two runs say against mechanisms: the check itself must be able to fail."""
+"""Contradictions between two runs: the check itself must be able to fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a synthetic file: whole in one file, readable by everybody, and of a forged codebook nothing but text."""
+"""The page of a synthetic file: a single, accessible file in which a forged codebook is only text."""
 
 from __future__ import annotations
 

@@ -25,18 +25,18 @@ CLIENT, SECRET = "sfumato", "s3cret of/the:client"
 
 
 class IdentityProvider:
-    """Where whoever comes is logged in as ``person``.
+    """A provider that logs every visitor in as ``person``.
 
     Attributes:
-        person: claims of whoever logs in next.
-        changes: claims that replace what a token would say; None takes one away.
-        signer: signs tokens in place of the provider's key.
-        algorithm: by which they are signed.
-        silent: whether it answers with failures.
-        userinfo: what it says besides the token to whoever has the access token; None: it has no place for it.
+        person: claims of the next login.
+        changes: claims that replace those of a token; None removes one.
+        signer: signs tokens instead of the provider's key.
+        algorithm: of the signature.
+        silent: True to answer with failures.
+        userinfo: claims for the holder of the access token, besides the token; None: no such endpoint.
 
     Args:
-        tls: by which it speaks TLS; plain HTTP without.
+        tls: the context of TLS; None for plain HTTP.
     """
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:

@@ -31,7 +31,7 @@ class Authority:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What a server speaks TLS by."""
+        """Return the TLS context of a server."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -76,7 +76,7 @@ def authority(folder: Path, name: str = "authority", *, ended: bool = False) -> 
 
 
 class Proxy:
-    """A proxy (RFC 9110, 9.3.6): what it was asked to connect to stands in ``asked``."""
+    """A proxy (RFC 9110, 9.3.6); ``asked`` lists the requested connections."""
 
     def __init__(self, *, login: str | None = None) -> None:
         self.asked: list[str] = []

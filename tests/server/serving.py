@@ -174,12 +174,12 @@ class Server:
             return Registry(store).issue(name, scope, lifetime)[1]
 
     def link(self) -> str:
-        """A steward's link, whoever is a steward already."""
+        """Return a steward's link, even if there is already a steward."""
         with closing(Store(self.url)) as store:
             return f"{self.address}/enter?link={Registry(store).issue_link(timedelta(hours=1))}"
 
     def session(self, name: str, scope: Scope, lifetime: timedelta = timedelta(days=1)) -> dict[str, str]:
-        """The cookie of somebody who has entered the page with a key."""
+        """Return the cookie of a person who logged in with a key."""
         with closing(Store(self.url)) as store:
             registry = Registry(store)
             holder = registry.key(registry.issue(name, scope, lifetime)[1])

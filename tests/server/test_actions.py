@@ -1,4 +1,4 @@
-"""What stewards do is in the audit log, with their names, and is undone where the log does not take it."""
+"""Actions of stewards are in the audit log with their names, and are undone if the log cannot be written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sfumato_server.ui.description_pages import StoredDescription
 
 @pytest.fixture
 def url(request, tmp_path):
-    """SQLite for all, PostgreSQL for those who ask for it."""
+    """Return SQLite's address, or PostgreSQL's for tests that ask for it."""
     if getattr(request, "param", "sqlite") == "postgres":
         return request.getfixturevalue("postgres")
     return f"sqlite:///{tmp_path}/s.ledger"
@@ -148,7 +148,7 @@ def sent(bench, route):
 
 
 def guarded(dependant):
-    """Whether a route needs a steward's key."""
+    """Return whether a route needs a steward's key."""
     return dependant.call is access.steward_key or any(guarded(each) for each in dependant.dependencies)
 
 
@@ -188,7 +188,7 @@ LOOKED = {"service_probe", "ledger_checkpoint"}  # what a look at readiness or a
 
 
 def kept(service):
-    """All that the database holds, but for what merely looking writes."""
+    """Return everything in the database except what mere viewing writes."""
     names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
     with service.store.reading() as driver:
         tables = [name for (name,) in driver.rows(names) if name not in LOOKED]

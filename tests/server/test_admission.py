@@ -1,4 +1,4 @@
-"""Tables of named places only, and so many requests of a key."""
+"""Tables of named places only, and limits on the requests per key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folders(tmp_path):
         ("{}/in/*.parquet", False),  # link.parquet leads out
         ("{}/in/p*.parquet", True),
         ("{}/in/none*.parquet", True),
-        ("{}/in/people.csv", True),  # not there, which is said by whoever opens it
+        ("{}/in/people.csv", True),  # missing, which the opening code reports
         ("spark:{}/in/people.parquet", True),
         ("{}/out/people.parquet", False),
         ("{}/in/../out/people.parquet", False),

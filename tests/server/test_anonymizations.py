@@ -1,4 +1,4 @@
-"""Anonymised tables over HTTP: stewards ask, a worker searches, the journal says that there is no DP guarantee."""
+"""Anonymized tables over HTTP: stewards ask, a worker searches, the journal states that there is no DP guarantee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stewards and analysts do over HTTP, on a real server with two workers."""
+"""Requests of stewards and analysts over HTTP, on a real server with two workers."""
 
 # ruff: noqa: S608 - statements are what is sent
 
@@ -101,7 +101,7 @@ def test_a_loss_may_be_a_number_and_is_read_as_it_is_written(server, analyst):
 
 
 def posted(server, path, body, method="POST", **headers):
-    """What the server says to a steward who sends this."""
+    """Return the server's reply to a steward."""
     secret = server.key("raw", Scope.STEWARD)
     found = httpx.request(
         method,
@@ -133,7 +133,7 @@ def test_what_is_no_number_is_no_loss(server, number):
 
 
 def test_a_mean_says_what_was_supposed_of_its_rows(analyst):
-    mean = "SELECT AVG(age) FROM people WHERE sex = 'F'"  # of which no count was released
+    mean = "SELECT AVG(age) FROM people WHERE sex = 'F'"  # no count of it was released
     supposed = "mean(age): supposing 100 rows in each group; state yours with 'rows'."
     alone = analyst.cost("people", mean, error="0.1")
     assert [alone.notes[0], len(alone.notes)] == [supposed, 3]
@@ -149,7 +149,7 @@ def test_a_mean_says_what_was_supposed_of_its_rows(analyst):
 
 @pytest.fixture(scope="module")
 def visits(server, tmp_path_factory):
-    """A dataset with three rows of each of 300 people, one of which counts, and a budget at which noise is nothing."""
+    """Serve three rows for each of 300 people, one of which counts, with a budget at which noise is negligible."""
     with server.client("stew", Scope.STEWARD) as client:
         source = str(write_visits(tmp_path_factory.mktemp("visits") / "visits.parquet"))
         client.register("visits", source=source, domain=VISITS, limit="1e5")
@@ -337,7 +337,7 @@ def test_caps_bind_analysts_and_stewards_see_who_spent(server, steward):
 
 
 def test_whether_one_person_or_nobody_matches_shows_in_nothing_but_the_number(server, analyst):
-    """One person is 98 and nobody is 99: same status, same shape, same charge."""
+    """One person is 98 and no person is 99: same status, same shape, same charge."""
     shapes, charges = [], []
     for age in (98, 99):
         before = spent(server)

@@ -1,4 +1,4 @@
-"""Approval by a second steward, used up where it is charged; datasets that are retired, renamed, or alike in name."""
+"""Approval by a second steward, used up by the charge; datasets that are retired, renamed, or alike in name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table(tmp_path):
 
 @pytest.fixture
 def url(request, tmp_path):
-    """SQLite for all, PostgreSQL for those who ask for it."""
+    """Return SQLite's address, or PostgreSQL's for tests that ask for it."""
     if getattr(request, "param", "sqlite") == "postgres":
         return request.getfixturevalue("postgres")
     return f"sqlite:///{tmp_path / 'test.ledger'}"
@@ -48,7 +48,7 @@ def url(request, tmp_path):
 
 @pytest.fixture
 def service(url, table):
-    """A dataset of ten epsilon, of which more than one half for a question needs an approval."""
+    """Serve a dataset of ten epsilon; questions above one half need an approval."""
     with closing(Service(url, create=True)) as opened:
         opened.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
         opened.grants.set_terms("people", DatasetTerms(approval_above="0.5"))
@@ -302,7 +302,7 @@ def test_a_renamed_dataset_keeps_its_budget_terms_and_answers(service):
 
 
 def test_a_renamed_dataset_is_asked_by_its_new_name(service, tmp_path):
-    """As requests are answered, of one table and of several."""
+    """This holds for one table and for several."""
     hospital = write_hospital(tmp_path / "hospital")
     service.register("hospital", source=str(hospital), domain=SCHEMA, limit="10", more={})
     stew = key(service, "stew")

@@ -50,7 +50,7 @@ def registered(server, table, limit="10", above="0.5"):
 
 
 def outcome(asked):
-    """What a request comes to: its answer, or the kind of its refusal."""
+    """Return the outcome of a request: its answer, or the kind of its refusal."""
     try:
         return asked()
     except ServerError as error:

@@ -1,4 +1,4 @@
-"""What nobody expected is told in fixed words, and what it says is written nowhere."""
+"""Unexpected errors are reported in fixed words, and their own text is written nowhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def worker(url, people, monkeypatch):
 
 
 def post(worker, secret, *, how):
-    """One question to an application that is in this process; what it does not catch is raised here."""
+    """Send one question to an application in this process; uncaught errors are raised here."""
     question = {"aggregates": [{"aggregate": "count"}]} if how == "query" else "SELECT COUNT(*) FROM t"
     body = {how: question, "loss": {"epsilon": "0.1"}}
 

@@ -1,4 +1,4 @@
-"""Descriptions over HTTP: drafted off what lies somewhere, accepted in the name of whoever asks, registered."""
+"""Descriptions over HTTP: drafted from a stored table, accepted in the name of the requester, registered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is told to end answers what is under way, and ends even if somebody never finishes a request."""
+"""A server that is told to end answers requests under way, and ends even if a client never finishes one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def server(people, postgres, marked):
 
 
 def test_questions_under_way_when_the_server_ends_are_answered(server, postgres, marked, monkeypatch):
-    """One waits for a lock, others behind it, and the server is told to end before any is charged."""
+    """One request waits for a lock, others behind it, and the server is told to end before any is charged."""
     monkeypatch.setattr(database, "SILENCE", 600)  # of who holds the lock
     key = server.key("ana", Scope.ANALYST)
 

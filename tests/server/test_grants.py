@@ -1,4 +1,4 @@
-"""Who may ask a dataset, the cap of new analysts, the most of one question, and names that are one."""
+"""Access to a dataset, the cap of new analysts, the largest loss of one question, and names that are equal."""
 
 from __future__ import annotations
 

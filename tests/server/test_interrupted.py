@@ -1,4 +1,4 @@
-"""A worker is killed in the middle of a background release: the release has failed, and its charge is said honestly."""
+"""A worker is killed in the middle of a background release: the release fails, and its charge is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server(url, people, halted):
 
 
 def until(found):
-    """What is found at last."""
+    """Return the final result."""
     deadline = time.monotonic() + 60
     while not (value := found()):
         assert time.monotonic() < deadline

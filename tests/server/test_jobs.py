@@ -1,4 +1,4 @@
-"""Jobs say how far they are, and fail when their worker has died."""
+"""Jobs report their progress, and fail when their worker has died."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def jobs(url):
 
 @pytest.fixture
 def dead(jobs, monkeypatch):
-    """Every worker has been silent for too long."""
+    """Make every worker silent for too long."""
     monkeypatch.setattr(jobs, "lease", timedelta(microseconds=-1))
 
 

@@ -89,7 +89,7 @@ def test_every_kind_of_reply_holds_the_same_answer(ask, service, statement):
 
 
 def test_a_question_that_does_not_pass_the_quick_way_is_answered_in_the_same_kinds(ask):
-    """Its content type has a parameter, so that the framework reads it."""
+    """Its content type has a parameter, so the framework reads it."""
     reply = ask(WIDE, Accept=ARROW, **{"Content-Type": "application/json; charset=utf-8"})
     assert reply.headers["content-type"] == ARROW
     assert pa.ipc.open_stream(reply.content).read_all().num_rows == SIDE**2

@@ -24,7 +24,7 @@ def leave(server, key, path, kind, body):
 
 
 def test_a_request_that_did_not_arrive_in_full_is_neither_answered_nor_charged(server):
-    """What is there is a question: the whole one, or of a form, whose last field may lack a digit, another one."""
+    """The received part is a valid question: complete, or a form whose last field may lack a digit."""
     key = server.key("lea", Scope.ANALYST)
     statement = "SELECT COUNT(*) FROM t WHERE age < 50"
     question = json.dumps({"sql": statement, "loss": {"epsilon": "0.01"}}).encode()

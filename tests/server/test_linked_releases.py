@@ -1,4 +1,4 @@
-"""Related tables made in the background: charged once, under everybody's terms, refused uncharged, fetched whole."""
+"""Related tables made in the background: charged once, under common terms, refused uncharged, fetched whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits that the server does not hear of: clients ask again with their keys, and nobody is charged twice."""
+"""The server misses confirmations of commits: clients retry with their keys, and no question is charged twice."""
 
 from __future__ import annotations
 

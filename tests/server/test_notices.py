@@ -1,4 +1,4 @@
-"""Notices: told once for each state, again when it changes, by one worker, whatever fails beside them."""
+"""Notices are sent once per state, and again when it changes, by one worker, whatever else fails."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def service(tmp_path, table, monkeypatch):
 
 @contextmanager
 def receiving(status=204, tls=None):
-    """What a webhook is sent, as it comes."""
+    """Record the requests to a webhook."""
     got: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -87,13 +87,13 @@ def browser(server):
 
 
 def browsing(server):
-    """A browser at an address of its own: one address may log in only so many times a minute."""
+    """Return a browser with its own address, because logins per address and minute are limited."""
     headers = {"Accept": "text/html", "X-Forwarded-For": f"203.0.113.{next(_ADDRESSES)}"}
     return httpx.Client(base_url=server.address, headers=headers, timeout=60, trust_env=False)
 
 
 def sent_back(browser):
-    """Where the provider sends a browser that logs in."""
+    """Return the address to which the provider redirects a browser after login."""
     to_provider = browser.get("/login")
     assert to_provider.status_code == 303, to_provider.text
     return httpx.get(to_provider.headers["Location"], timeout=60, trust_env=False).headers["Location"]

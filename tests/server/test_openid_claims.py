@@ -1,4 +1,4 @@
-"""What a provider says of people beyond its token: claims of userinfo, groups that it does not list, TLS, proxies."""
+"""Claims of a provider outside its token: userinfo, groups that it does not list, TLS, proxies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def log_in(tmp_path, provider, store):
-    """Log somebody in, as a server of some settings does it."""
+    """Log a person in, like a server with the given settings."""
     secret = tmp_path / "secret"
     secret.write_text(SECRET)
     usual = {"client_id": CLIENT, "client_secret_file": str(secret), "roles_claim": "groups"}

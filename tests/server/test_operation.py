@@ -1,4 +1,4 @@
-"""What an operator relies on: readiness that writes, a log, figures, HEAD, proxies, an end to clients that dawdle."""
+"""Facilities for an operator: readiness that writes, a log, figures, HEAD, proxies, limits on slow clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def worker(place, people):
 
 
 def ask(worker, method, path, secret=None, **more):
-    """One request to an application in this process."""
+    """Send one request to an application in this process."""
 
     async def send():
         transport = httpx.ASGITransport(create(worker))
@@ -133,7 +133,7 @@ def test_a_ledger_that_was_set_back_is_named_everywhere(url, people, caplog):
             for path in ("/v1/datasets", "/v1/datasets/people", "/v1/datasets/people/budget"):
                 found = ask(each, "GET", path, ana).json()
                 assert (found["type"], found["status"], "left" in found) == ("/problems/ledger-moved", 503, False)
-        with closing(Service(url)) as restarted:  # by somebody who goes on with what there is
+        with closing(Service(url)) as restarted:  # by an operator who continues with the existing state
             assert ask(restarted, "GET", "/readyz").is_success
 
 

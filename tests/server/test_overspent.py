@@ -1,4 +1,4 @@
-"""Who spent a budget is told to stewards, and to nobody else."""
+"""Only stewards see who spent a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A budget by months: one sum in the ledger, and no more of it than the months begun so far allow."""
+"""A budget by months: one sum in the ledger, and at most the part for the months that have begun."""
 
 from __future__ import annotations
 

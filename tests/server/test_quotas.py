@@ -1,4 +1,4 @@
-"""What a key may ask for: refusals name the limit, charge nothing, and are decided before the charge."""
+"""Quotas of a key: refusals name the limit, charge nothing, and come before the charge."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Asker:
 
     @contextmanager
     def unread(self, statement):
-        """A question whose reply has begun, and of which next to nothing is read."""
+        """Send a question and read almost nothing of its reply."""
         body = json.dumps({"sql": statement, "loss": {"epsilon": "0.125"}}).encode()
         lines = {**self.headers, "Host": "x", "Content-Type": "application/json", "Content-Length": len(body)}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
@@ -127,7 +127,7 @@ def test_a_key_has_so_many_large_questions_under_way_and_small_ones_go_ahead(ser
         with eve.unread(WIDE):  # each key has its own
             assert monitor.figures()["sfumato_large_questions"] == 2
     deadline = time.monotonic() + PATIENCE
-    while monitor.figures()["sfumato_large_questions"]:  # whoever leaves gives the place back
+    while monitor.figures()["sfumato_large_questions"]:  # a client that leaves frees its place
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

@@ -32,7 +32,7 @@ def stage(url, people):
 
 
 def check(server, delivered, *, most=Fraction(1)):
-    """Every delivered answer is in the journal under its number, and the accounts are its sums."""
+    """Check that every delivered answer is in the journal under its number, and that the accounts are its sums."""
     with server.ledger("people") as ledger:
         ledger.verify()
         account, entries = ledger.remaining(), {entry.number: entry for entry in ledger.journal()}
@@ -72,7 +72,7 @@ def one(client, statement, epsilon, retry_key=None):
 
 
 def race_for_the_last_tenth(server):
-    """What sixteen clients got who asked for the last tenth of the budget at once."""
+    """Return the results of sixteen clients that ask for the last tenth of the budget at once."""
     clients = [server.client(f"analyst{place}") for place in range(CLIENTS)]
     one(clients[0], "SELECT COUNT(*) FROM t", "0.9")
     start = threading.Barrier(CLIENTS)
@@ -122,7 +122,7 @@ def test_the_check_of_the_database_stops_a_server_without_lock(mutant):
     server = mutant("without_lock")
     delivered, refused = race_for_the_last_tenth(server)
     assert len(delivered) == 1
-    assert set(refused) <= {"ledger-unavailable", "budget-exceeded"}  # clients ask again, and then see that it is spent
+    assert set(refused) <= {"ledger-unavailable", "budget-exceeded"}  # clients retry, and then see that it is spent
     check(server, delivered)
 
 
@@ -142,7 +142,7 @@ def test_sixteen_clients_with_one_question_pay_for_it_once(stage):
 
 
 def kill_loop(server, kills):
-    """Clients ask and ask again with the same keys while the server is killed and started.
+    """Let clients ask and retry with the same keys while the server is killed and started.
 
     They have some 3000 questions that fit the budget, so that each kill meets charges and not only refusals.
     """
@@ -194,7 +194,7 @@ def test_killed_again_and_again(stage):
 
 
 def test_a_ledger_that_goes_away_is_said_and_harms_nothing(people, postgres):
-    """Every connection is cut in the middle of the load; clients try again with their keys."""
+    """Every connection is cut in the middle of the load; clients retry with their keys."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.engine import make_url
     from sqlalchemy.pool import NullPool

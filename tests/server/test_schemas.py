@@ -1,4 +1,4 @@
-"""Several tables of the same people over HTTP: registered once, asked in SQL, refused uncharged, read again."""
+"""Several tables of the same people over HTTP: registered once, queried in SQL, refused uncharged, reread."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_schema_and_a_table_share_neither_name_nor_files(hospital):
 
 
 def test_a_table_of_a_schema_is_not_registered_alone_without_a_word(hospital):
-    """By its place: what it holds is not what the schema's tables hold together."""
+    """The place identifies it, because its rows differ from the rows of the schema's tables together."""
     started, folder = hospital
     visits = {
         "sfumato": 1,
@@ -156,7 +156,7 @@ def test_tables_that_changed_are_answered_as_they_were_until_read_again(hospital
         lines = (source / "visits.csv").read_text().splitlines()[:-1]
         (source / "visits.csv").write_text("\n".join(lines) + "\n")
         assert client.ask("changing", count, epsilon="2e4").rows[0]["values"][0]["estimate"] == 800
-        with pytest.raises(ServerError, match="registered under another name"):  # by its files, as it was not read yet
+        with pytest.raises(ServerError, match="registered under another name"):  # by its files, not read yet
             steward.register("again", source=str(source), domain=SCHEMA, limit="1")
         assert steward.read_again("changing")["changed"] is True
         deadline = time.monotonic() + 60

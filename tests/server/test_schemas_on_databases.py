@@ -54,7 +54,7 @@ def tables(request: pytest.FixtureRequest, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def served(tables: sa.URL, tmp_path_factory):
-    """A server that has registered it, and the address as it was given."""
+    """Return a server with the registered schema, and the given address."""
     folder = tmp_path_factory.mktemp("served")
     plain, passwords = with_source_passwords(tables, folder)
     more = ("--source-passwords", str(passwords))
@@ -106,7 +106,7 @@ def test_a_table_that_the_database_lacks_is_named(served) -> None:
 
 
 def test_tables_are_read_again_where_the_database_ended_the_connection(served, tables: sa.URL) -> None:
-    """As after a restart of the database: what was asked before stays free, new statements are answered."""
+    """After a restart of the database, earlier questions stay free and new statements are answered."""
     started, _ = served
     with started.client("cleo") as client:
         asked = client.ask("hospital", JOINED, epsilon="1e4")

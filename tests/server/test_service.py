@@ -1,4 +1,4 @@
-"""What a worker opens once, and how much it takes on."""
+"""The resources that a worker opens once, and the limits of its load."""
 
 from __future__ import annotations
 

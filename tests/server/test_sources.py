@@ -56,7 +56,7 @@ def database(request):
 
 
 def everything(url):
-    """All that the database of a server holds, as text."""
+    """Return the whole content of a server's database as text."""
     with closing(Service(url)) as service, service.store.reading() as driver:
         tables = driver.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         return " ".join(repr(driver.rows(f"SELECT * FROM {name}")) for (name,) in tables)  # noqa: S608

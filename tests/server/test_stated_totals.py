@@ -1,4 +1,4 @@
-"""Every statement of what all releases guarantee together names the releases without differential privacy first."""
+"""Every statement of the total guarantee names the releases without differential privacy first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 @dataclass
 class Expected:
-    """What a drawn journal comes to, added up by hand: tenths of a loss, and entries without privacy."""
+    """The totals of a drawn journal, added up by hand: tenths of a loss, and entries without privacy."""
 
     measure: str
     tenths: int = 0
@@ -71,7 +71,7 @@ def _decimal(tenths: int) -> str:
 
 
 def write(ledger: Ledger, loss: type[Epsilon | Rho], steps) -> tuple[Expected, dict[str, Expected]]:
-    """Write the drawn journal; add up, beside the ledger, what it comes to for the dataset and for each analyst."""
+    """Write the drawn journal, and add up its totals independently, for the dataset and for each analyst."""
     measure = "epsilon" if loss is Epsilon else "rho"
     everything, analysts = Expected(measure), {name: Expected(measure) for name in ("ana", "bob")}
     entry, last, seen = len(list(ledger.journal())), None, set()  # a server has declared a version

@@ -1,4 +1,4 @@
-"""Tables beyond a budget of bytes are forgotten, and answer the same when they are asked again."""
+"""Tables beyond a budget of bytes are evicted, and give the same answers after a reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows answer: those of the last declared version, from every worker, whatever becomes of the source."""
+"""The rows behind an answer are those of the last declared version, in every worker, even if the source changes."""
 
 # ruff: noqa: S608 - statements are what is sent
 
@@ -132,7 +132,7 @@ def written(folder):
 
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory):
-    """Two servers of two workers over equal tables, the first of which nobody changes; with their folders."""
+    """Return two servers of two workers over equal tables, the first of which never changes, with their folders."""
     started = []
     try:
         for name in ("left", "right"):

@@ -25,7 +25,7 @@ def until(found):
 
 
 def workers_of(parent):
-    """The processes that a server runs, without those that Python starts for itself."""
+    """Return the processes of a server, without helper processes of Python."""
     found = []
     for each in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         with suppress(OSError):

@@ -23,13 +23,15 @@ def table_of(domain: Domain, counts: np.ndarray) -> ArrayTable:
 
 
 def binding(charge):
-    """What binds of a charge: the pure epsilon where there is one, otherwise rho."""
+    """Return the binding part of a charge: the pure epsilon if there is one, otherwise rho."""
     return charge.rho if charge.epsilon is None else charge.epsilon
 
 
 @pytest.fixture
 def drawn_whole() -> Callable[[SimulatedVault], bool]:
-    """Whether all that was reserved was drawn: exactly, but for roots that a selection under rho rounds down."""
+    """Return a check that the whole reservation was drawn: exactly, except roots that a selection under rho rounds
+    down.
+    """
 
     def whole(vault: SimulatedVault) -> bool:
         drawn, reserved = binding(vault.spent), sum(binding(charge) for charge in vault.reserved)

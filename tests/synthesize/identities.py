@@ -49,7 +49,7 @@ DOMAIN = Domain(
 
 
 class CaughtError(Exception):
-    """What was asked."""
+    """The recorded request."""
 
 
 class Catcher:
@@ -60,7 +60,7 @@ class Catcher:
     view = None
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """Every column is there."""
+        """Accept every column."""
 
     def release(self, request: Any, loss: Any, run: Any, *, charge: Any = None, retry_key: str | None = None) -> Any:  # noqa: ARG002
         parameters = {**request.parameters, "loss": loss_json(loss)}
@@ -87,7 +87,7 @@ TOTALS = {"summed": NoisyTotal(), "charged": BudgetShare(Fraction(1, 20)), "publ
 
 
 def identities() -> dict[str, str]:
-    """Of every synthesis."""
+    """Return the identity of every synthesis."""
     found: dict[str, str] = {}
 
     def note(name: str, asking: Callable[[Any], object]) -> None:

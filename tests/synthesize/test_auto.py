@@ -137,7 +137,7 @@ BINARY = wide(*[2] * 21)
 @pytest.mark.parametrize("loss", [Epsilon("0.1"), Epsilon(1), Epsilon(10), EpsilonDelta(1, "1e-9")])
 @pytest.mark.parametrize("total", [NoisyTotal(), PublicTotal(32_000)])
 def test_noise_drowns_a_histogram_of_two_million_cells(ways, loss, total):
-    """A table of 32,000 rows over 21 columns of two values: its histogram at epsilon 10 is not drowned by its noise."""
+    """A table of 32,000 rows over 21 columns of two values: noise at epsilon 10 does not hide its histogram."""
     found = {o.method: o for o in options(BINARY, loss=loss, total=total, workload=all_marginals(ways))}
     holds = loss == Epsilon(10) and isinstance(total, PublicTotal)
     assert found["histogram"].hidden_by_noise is not holds

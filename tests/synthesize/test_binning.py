@@ -1,4 +1,4 @@
-"""Measured edges: about equal bins, an exact charge, and nothing read off the data beside the counts."""
+"""Measured edges: about equal bins, an exact charge, and no information from the data except the counts."""
 
 import itertools
 

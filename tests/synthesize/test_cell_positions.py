@@ -1,4 +1,4 @@
-"""Numbers lie where they lie within wide cells: the question, the drawing, and totals from end to end."""
+"""Positions of numbers within wide cells: the question, the drawing, and totals from end to end."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_row_counts_by_the_width_of_its_cell_and_wide_cells_are_another_part()
     steps = [high - low for low, high in asked.steps(DOMAIN)]
     moved = [weight * step for weight, step in zip(asked.weights, steps, strict=True)]
     assert moved[0] == 0  # one number, no position
-    assert asked.parts == (0, 0, 0, 0, 0, 1)  # hardly anybody is in the widest
+    assert asked.parts == (0, 0, 0, 0, 0, 1)  # hardly any row is in the widest cell
     assert 0.98 < moved[5] / moved[4] < 1.02  # neither part has more noise than it needs
     assert 0.9 < moved[3] / moved[4] / (9999 / 29_999) < 1.1
     assert 0.9 < moved[2] / moved[4] / (8999 / 29_999) < 1.1
@@ -142,7 +142,7 @@ def test_an_even_density_under_noise_hardly_leans() -> None:
 
 
 def test_the_total_of_incomes_does_not_hang_on_the_middle_of_their_widest_cell():
-    """One of seventy has more than 500,000, most of them little more, in a cell up to 1,300,000.
+    """One in seventy has more than 500,000, most of them little more, in a cell up to 1,300,000.
 
     The seeds are fixed.  The noise on the count and the position of that cell makes a deviation of 1.4 % of one total,
     of .6 % of the mean of six; a position of all cells together, as before, made the total 6 % too large.

@@ -1,4 +1,4 @@
-"""A codebook comes back as it was written, and what anybody else may have written is text, of a bounded size."""
+"""A codebook is read back as written; a forged one is only text of a bounded size."""
 
 from __future__ import annotations
 

@@ -140,9 +140,9 @@ def single_ages() -> pa.Table:
 def test_single_ages_of_equal_counts_are_not_one_group(tmp_path):
     """False alarms: below 1e-6.
 
-    No count tells one age from the next, so joining neighbours of like counts makes one group of all ages: then 30 % of
-    the rows are children at any age, .42 of total variation in 5-year bins.  The noise of a pair of about a hundred
-    cells is some 20 rows a cell, of which a fit leaves .03 to .06 here, a mean over some hundred cells.
+    No count distinguishes one age from the next, so joining neighbors with similar counts makes one group of all ages.
+    Then 30 % of the rows are children at any age, .42 of total variation in 5-year bins.  The noise of a pair of about
+    a hundred cells is some 20 rows per cell.  A fit leaves .03 to .06 here, a mean over some hundred cells.
     """
     people = single_ages()
     pq.write_table(people, tmp_path / "people.parquet")
@@ -173,7 +173,7 @@ def test_runs_are_as_fine_as_the_noise_allows_and_join_neighbours_only():
     state = Fit({name: identity(size) for name, size in sizes.items()}, (), model, (), (), {})
     (table,) = coarsened_marginals(state, mechanisms.domain, [("age", "stage")], 19.0)
     assert table.cells <= 7600 / (HELD * 19.0) < 2 * table.cells
-    assert table.runs.shape[1] == 8  # categories have no neighbours
+    assert table.runs.shape[1] == 8  # categories have no neighbors
     whole = coarsened_marginals(state, mechanisms.domain, [("age", "stage"), ("stage", "sex")], 0.1)
     assert [table.runs.shape for table in whole] == [(100, 8), (8, 2)]
 
@@ -181,8 +181,8 @@ def test_runs_are_as_fine_as_the_noise_allows_and_join_neighbours_only():
 def test_a_model_follows_a_pair_better_than_its_noise():
     """Two columns of forty codes that go together in forty cells of sixteen hundred, under noise of some two rows.
 
-    The noise has a seed, so there is no false alarm.  Over four seeds .024 to .033 were left, and .056 to .070 by a fit
-    to the noisy counts themselves, most of which is noise in empty cells.
+    The noise has a seed, so there is no false alarm.  Over four seeds .024 to .033 remained, and .056 to .070 with a
+    fit to the noisy counts themselves, which are mostly noise in empty cells.
     """
     names = ("one", "other")
     domain = Domain(tuple(Categorical(name=name, values=tuple(range(40)), unknown=Unknown.DROP) for name in names))
@@ -238,7 +238,7 @@ def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well()
 
 def test_a_model_takes_what_neighbouring_numbers_go_with_into_account():
     """Sixty ages by sixty bands that rise with age.  The noise has a seed, so there is no false alarm.  Over six seeds
-    .218 to .227 were left, and .231 to .241 where each cell was looked at by itself.
+    .218 to .227 remained, and .231 to .241 with each cell treated alone.
     """
     random = np.random.default_rng(3)
     age = random.integers(0, 60, 6000)

@@ -1,4 +1,4 @@
-"""What the journal says was asked for."""
+"""The journal's words for a request."""
 
 import numpy as np
 import pytest

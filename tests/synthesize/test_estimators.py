@@ -1,4 +1,4 @@
-"""Before and after a release: a loss that noise drowns is said, and a synthesizer is fitted and sampled."""
+"""Before and after a release: a loss that noise outweighs is reported, and a synthesizer is fitted and sampled."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_the_mean_of_visits_is_kept(method):
 
 
 def test_a_tail_that_nobody_is_expected_in_leaves_the_rest_of_the_fit_alone() -> None:
-    """One attribute ends in cells of hardly anybody; another has most of its people in one cell."""
+    """One attribute ends in almost empty cells; another has most of its people in one cell."""
     domain = Domain(
         (
             Integer(name="gain", minimum=0, maximum=99, unknown=Unknown.CLAMP),

@@ -1,4 +1,4 @@
-"""What mst, aim and annealed have in common: exact spending, data seen through mechanisms alone, and rows that fit."""
+"""Common properties of mst, aim and annealed: exact spending, data seen through mechanisms alone, and rows that fit."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Noisy tables: what they cost, how much noise they carry, what is done to them afterwards."""
+"""Noisy tables: their cost, their noise, and their post-processing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def residuals(vault_over, counts, loss):
 
 
 def looks_like(noise, variance):
-    """Whether the mean square fits: its standard deviation is sqrt(5 / n) of it, here 1.6 %; the gate is 12 %."""
+    """Return whether the mean square fits: its standard deviation is sqrt(5 / n) of it, here 1.6 %; the gate is 12
+    %.
+    """
     return abs(np.mean(np.square(noise)) / variance - 1) < 0.12
 
 

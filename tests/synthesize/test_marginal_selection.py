@@ -1,4 +1,4 @@
-"""Which marginals are measured where inference has no room for all of them."""
+"""The marginals to measure if inference has no room for all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPLIT = BudgetSplit(Rho("1"), 1)
 
 
 def grown(distances, most, rows=1000.0):
-    """What is chosen of pairs at these distances, in rows, where the tree has ``most`` cells."""
+    """Return the selected pairs at these distances, in rows, if the tree has ``most`` cells."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, rows * np.array(list(distances.values())))
     cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
@@ -33,7 +33,9 @@ def test_all_are_chosen_where_there_is_room():
 
 
 def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves():
-    """Beside ten pairs of a to e, the noise of a pair with f outweighs its distance; beside the five other ties not."""
+    """With ten pairs of a to e, the noise of a pair with f outweighs its distance; with the five other ties it does
+    not.
+    """
     sizes = dict.fromkeys("abcdef", 10)
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
@@ -47,7 +49,7 @@ def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves
 
 
 def test_a_large_clique_takes_no_room_from_the_ties_of_a_spanning_tree():
-    """By distance alone a, b and c would fill the 1020 cells, and d and e stay without a tie to anything."""
+    """By distance alone a, b and c would fill the 1020 cells, and d and e would have no tie."""
     most = 1020
     assert tree_cells([("a", "b"), ("b", "c"), ("a", "c"), ("d",), ("e",)], SIZES) == most
     assert grown(FAR, most) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
@@ -64,7 +66,7 @@ def test_a_tie_that_is_not_worth_its_noise_is_not_chosen():
 
 
 def test_what_was_measured_before_is_tied_already():
-    """Of a to d, tied by a pair and a triple, further pairs wait for their gain; e is tied to them first."""
+    """A pair and a triple already tie a to d, so further pairs need a gain; e is tied to them first."""
     held = (("a", "b"), ("b", "c", "d"), ("e",))
     far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
@@ -92,7 +94,7 @@ def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
 
 
 def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
-    """Of two pairs at one distance that noise in a hundred cells outweighs, the one that is half empty is chosen."""
+    """For two pairs at one distance, noise in a hundred cells outweighs the gain; the half-empty one is chosen."""
     pairs = (("a", "b"), ("c", "d"))
     runs = Runs((tuple(range(10)),) * 2, (10, 10))
     scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, SPLIT.mean_absolute_noise(1.0) * 70))
@@ -103,7 +105,7 @@ def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
 
 
 def grown_of_a_child(distances, most):
-    """What is chosen of such pairs where they are of a child."""
+    """Return the selected pairs if they belong to a child."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, 1000 * np.array(list(distances.values())))
     cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)

@@ -1,4 +1,4 @@
-"""Optimised measurements: the promised error, against the real one and against plain noise on the cells."""
+"""Optimized measurements: the promised error, against the actual one and against plain noise on the cells."""
 
 import numpy as np
 import pytest

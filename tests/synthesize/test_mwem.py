@@ -61,7 +61,7 @@ def child():
 
 
 def slow_replay(weights, queries, answers, step, repetitions):
-    """Every cell, every query, one after the other, in plain Python."""
+    """Replay every cell and every query, one after the other, in plain Python."""
     total = sum(weights)
     weights = list(weights)
     for _ in range(repetitions):

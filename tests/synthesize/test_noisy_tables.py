@@ -1,4 +1,4 @@
-"""The noisy tables that a release keeps are those that were measured, over the groups that were made then."""
+"""The noisy tables of a release are the measured ones, over the groups at the time."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_counts_of_a_model_that_somebody_made_up_are_refused(change) -> None:
 
 
 def test_a_file_bounds_as_narrowly_as_the_model_that_it_was_drawn_from(tmp_path, monkeypatch) -> None:
-    """Where it has no room for the counts of the model, by as much more as its rows differ from it."""
+    """Without room for the model's counts, the bound is wider by the difference of its rows from the model."""
     made = released(limits=BOUNDED)
     asked = count("age = 7 AND town = 'b'")
     of_model = interval(made, asked).bound
@@ -273,7 +273,7 @@ def test_without_noise_no_model_is_further_off_than_its_distance_bounds(asked, t
 
 
 def test_the_bound_of_a_cell_is_reached() -> None:
-    """All that is off is off in one cell: half the distance and half the difference of rows is exactly that."""
+    """The whole error is in one cell: half the distance and half the difference of rows is exactly that."""
     cells = COUNTS.astype(float)
     cells[2, 1] += 400.0
     found = interval(Kept(cells, EXACT, 1, of_rows=EXACT), count("age = 7 AND town = 'b'"))

@@ -91,7 +91,7 @@ def test_every_method_keeps_the_rows_at_points_and_puts_no_other_row_there(metho
 
 
 def test_neighbours_of_a_point_are_never_measured_as_one_with_it(tmp_path):
-    """Of few rows: noise cannot tell the cells beside the point apart, and would join them with it."""
+    """In a table of few rows, noise hides the difference between the point and its neighbors, and would join them."""
     fine = Real(name="pay", edges=tuple(map(float, range(0, 101, 2))), points=(50.0,), unknown=Unknown.CLAMP)
     domain = Domain((fine, DOMAIN["work"]))
     release = mst(opened(tmp_path, people().slice(0, 300), domain), loss=Rho("0.01"), total=NoisyTotal())

@@ -76,7 +76,7 @@ def _answer(question, table):
 
 
 def worst_ratio(run, script_space, **options):
-    """Largest logarithm of a ratio of likelihoods of one transcript under the table and a neighbour."""
+    """Return the largest log ratio of likelihoods of one transcript under the table and a neighbor."""
     worst = 0.0
     for script in product(*script_space):
         mechanisms = Scripted(script, [TABLE, *NEIGHBOURS], **options)

@@ -1,6 +1,6 @@
 """A released file alone: its tables give the intervals that the release gives, and what does not fit is refused.
 
-Nothing here is left to chance but noise, of which only equal copies are compared.
+Only noise is random here, and only equal copies are compared.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _book(metadata: dict[bytes, bytes], find: bytes, replace: bytes) -> None:
 
 
 def _anew(metadata: dict[bytes, bytes], table: pa.Table, *, sigma: str | None = None, **changed: object) -> None:
-    """Change the payload and make its digest anew, as whoever forges one would."""
+    """Change the payload and recompute its digest, as a forger would."""
     payload = decode(base64.b64decode(metadata[TABLES_KEY][64:])) | changed
     if sigma is not None:
         for each in payload["noisy tables"]["tables"]:
@@ -245,7 +245,7 @@ def test_what_is_no_file_is_refused(content, tmp_path) -> None:
 
 
 def test_the_metadata_holds_nothing_but_what_the_release_holds(release, tmp_path) -> None:
-    """What travels is the release's own tables and domain: no count that was not noisy, no path, no column beside."""
+    """The file contains the release's own tables and domain: no exact count, no path, no further column."""
     release.rows.write(tmp_path / "a.parquet")
     content = pq.read_schema(tmp_path / "a.parquet").metadata[TABLES_KEY][64:]
     payload = decode(base64.b64decode(content))

@@ -1,4 +1,4 @@
-"""A fit uses marginals that were released before, where they are worth it, at no loss."""
+"""A fit uses earlier released marginals if they are precise enough, at no loss."""
 
 from __future__ import annotations
 

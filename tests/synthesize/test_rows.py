@@ -91,7 +91,7 @@ def test_no_rows_are_a_table_all_the_same():
     [("a.parquet", parquet.read_table), ("a.csv", csv.read_csv), ("a.arrow", feather.read_table)],
 )
 def test_a_file_is_written_in_blocks_that_are_never_held_together(name, read, tmp_path, monkeypatch):
-    """The rows of the file are those that are handed out, and no value within a cell repeats from block to block."""
+    """The rows of the file equal the returned rows, and no value within a cell repeats from block to block."""
     monkeypatch.setattr(product, "BLOCK", 40)
     domain = Domain(
         (

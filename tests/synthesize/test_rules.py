@@ -42,7 +42,7 @@ RULES = [
 
 
 def broken(codes: np.ndarray) -> np.ndarray:
-    """Which rows break a rule, written out by hand."""
+    """Return the rows that break a rule, written out by hand."""
     age, married, pay, school, home = codes.T
     return (
         ((age <= 14) & ((married != 0) | (pay != 30)))
@@ -108,7 +108,7 @@ def test_a_table_that_is_all_impossible_gives_possible_rows() -> None:
 
 
 def test_zeros_hold_kinds_of_an_attribute_of_many_groups_and_not_its_groups() -> None:
-    """The kinds are those that a look at the rules tells apart, and each age has the one that it is of."""
+    """The kinds are those that the rules distinguish, and each age has the right kind."""
     codes = people(200_000, lawful=True)
     release = mst(
         SimulatedVault(ArrayTable(DOMAIN, codes), seed=2),
@@ -211,7 +211,7 @@ def test_a_pair_that_rules_bind_is_measured_as_others_are() -> None:
 
 
 def test_a_rule_over_many_codes_of_few_kinds_is_held_by_its_kinds() -> None:
-    """Two million cells, of which inference needs 8 and the links of 300 codes to 2 kinds: the cap is 400,000."""
+    """The two million cells need 8 cells of inference and the links of 300 codes to 2 kinds: the cap is 400,000."""
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=127, unknown=Unknown.DROP) for name in "abc"))
     random = np.random.default_rng(1)
     codes = random.integers(0, 128, (20_000, 3))

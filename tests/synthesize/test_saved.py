@@ -91,7 +91,7 @@ def test_files_that_somebody_made_up_are_refused_or_can_be_sampled(method: str, 
 
 
 def cannot_be_read(path: Path) -> bool:
-    """Whether a file is refused; one that is not can be sampled."""
+    """Return whether a file is refused; an accepted one can be sampled."""
     try:
         load(path).sample(3)
     except InputError as error:

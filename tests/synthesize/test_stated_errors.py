@@ -1,4 +1,4 @@
-"""What is said of a file's errors holds of what was declared: each value, each combination of two, the worst of them.
+"""The stated errors of a file hold for declared values: each value, each combination of two, the worst of them.
 
 False alarms: statements hold with 95 %; a test of N releases allows as many misses as a binomial of N and 5 % has with
 a probability of 1e-9, shared by all cells that it looks at.
@@ -117,7 +117,7 @@ def test_the_error_of_a_pair_holds_of_the_worst_combination_of_declared_values(r
     assert len(seen) >= 2
     for misses in seen.values():
         assert np.sum(misses, axis=0).max() <= most_misses(len(misses), 2 * len(seen))
-    # single values are off by more than the groups that were measured: what is said of these is not true of those
+    # single values have larger errors than the measured groups: the groups' bounds do not hold for them
     assert off_in_groups > 0
 
 
@@ -128,7 +128,7 @@ def test_the_error_of_a_pair_holds_of_the_worst_combination_of_declared_values(r
 @pytest.mark.parametrize("summed", [1, 2, 3, 20])
 @pytest.mark.parametrize("together", [1, 40])
 def test_the_reach_of_a_sum_is_no_less_than_its_quantile_and_not_much_more(noise, summed, together) -> None:
-    """By adding up the distribution itself, term by term."""
+    """The distribution is added up term by term."""
     single = np.array([noise.pmf(abs(k)) for k in range(-120, 121)])
     sums = np.ones(1)
     for _ in range(summed):

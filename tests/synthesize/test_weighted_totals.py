@@ -40,7 +40,7 @@ CODES = people()
 
 
 def started(seed: int, domain: Domain = DOMAIN):
-    """Mechanisms, the state after the one-way marginals, and what is left of the loss."""
+    """Return mechanisms, the state after the one-way marginals, and the remaining loss."""
     split = BudgetSplit(Rho("0.05"), 1)
     mechanisms = SimulatedVault(ArrayTable(domain, CODES), seed=seed).mechanisms(Rho("0.05"))
     state = measure_one_way(mechanisms, split, PublicTotal(ROWS), OneWayMarginals(Fraction(1, 5)), zeros=())
@@ -48,7 +48,7 @@ def started(seed: int, domain: Domain = DOMAIN):
 
 
 def values_of(limit: float) -> np.ndarray:
-    """What each weight counts: written for this test."""
+    """Return the contribution of each weight, computed independently."""
     return np.array([round(1024 * (2 * min(weight, limit) / limit - 1)) for weight in range(100)])
 
 

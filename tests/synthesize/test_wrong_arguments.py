@@ -1,4 +1,4 @@
-"""What a caller gets wrong is refused in a sentence, before anything is reserved."""
+"""Wrong arguments are refused in a sentence, before anything is reserved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structural zeros as a file: labels in, cells out, and a sentence that quotes nothing where it is no such file."""
+"""Structural zeros in a file: labels become cells, and a wrong file is refused without a quotation."""
 
 from __future__ import annotations
 

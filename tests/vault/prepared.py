@@ -1,4 +1,4 @@
-"""What the mechanisms of a test prepare: the same as they choose and measure query by query."""
+"""Prepared questions of the mechanisms of a test: equal to their query-by-query choices and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny neighbouring tables."""
+"""Tiny neighboring tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def table(rows: list[tuple[int, int]], unit: Unit | None = None) -> ArrayTable:
 
 
 def neighbours(most_rows: int, unit_rows: int = 1) -> list[tuple[ArrayTable, ArrayTable]]:
-    """All pairs of tables of up to ``most_rows`` rows, the second with one more unit of 1 .. ``unit_rows`` rows."""
+    """Return all pairs of tables of up to ``most_rows`` rows, the second with one more unit of 1 .. ``unit_rows``
+    rows.
+    """
     unit = Unit("person", rows=unit_rows) if unit_rows > 1 else None
     return [
         (table(list(rows), unit), table([*rows, *extra], unit))
@@ -75,7 +77,9 @@ class People(ArrayTable):
 
 
 def people(most_persons: int, bound: int, most_rows: int) -> list[tuple[People, People]]:
-    """All pairs of tables of persons with one row each, the second with one more person of up to ``most_rows`` rows."""
+    """Return all pairs of tables of persons with one row each, the second with one more person of up to ``most_rows``
+    rows.
+    """
     return [
         (People([[row] for row in rows], bound), People([*([row] for row in rows), list(extra)], bound))
         for size in range(most_persons + 1)

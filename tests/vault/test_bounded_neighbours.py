@@ -1,7 +1,7 @@
-"""Sensitivities of a table bounded by groups, against the answers over neighbouring tables on an engine.
+"""Sensitivities of a table bounded by groups, against the answers over neighboring tables on an engine.
 
-A neighbour has all rows of one person more.  The engine cuts that person to the bounds; nothing here knows which rows
-it keeps.  No answer moves further than stated, and persons with many rows in many cells move each as far.
+A neighbor has all rows of one more person.  The engine cuts that person to the bounds; the test does not know which
+rows remain.  No answer moves further than stated, and persons with many rows in many cells reach each bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ V = Domain(ATTRIBUTES, unit=Unit("p", rows=6, per=(GroupBound(("month(admitted)"
 MONTH, QUARTER, WEEKDAY = (V.grouping(f"{name}(admitted)").groups for name in ("month", "quarter", "weekday"))
 MARCH = Among("admitted", frozenset(np.flatnonzero(np.array(MONTH) == 2).tolist()))
 ONE = Fraction(1)
-QUESTIONS = {  # what is asked of V, its L1 sensitivity and its squared L2 sensitivity
+QUESTIONS = {  # question of V, its L1 sensitivity and its squared L2 sensitivity
     "count": (Marginal(()), 6, 36),
     "by kind": (Marginal(("kind",)), 6, 36),
     "by month": (Marginal(("admitted",), groups=(MONTH,)), 6, 12),

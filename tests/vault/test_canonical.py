@@ -86,7 +86,7 @@ def key(asked: object) -> str:
 def test_two_questions_share_a_key_exactly_when_they_mean_the_same(kind, data) -> None:
     left, right = data.draw(kind), data.draw(kind)
     assert (key(left) == key(right)) == (meaning(left) == meaning(right))
-    for field in fields(left):  # every part counts by itself
+    for field in fields(left):  # every part counts separately
         changed = replace(left, **{field.name: getattr(right, field.name)})
         assert (key(left) == key(changed)) == (meaning(left) == meaning(changed)), field.name
 

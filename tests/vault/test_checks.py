@@ -1,4 +1,4 @@
-"""What cannot be answered is refused before anything is charged, whatever the data."""
+"""Invalid questions are refused before anything is charged, for any data."""
 
 from __future__ import annotations
 

@@ -97,7 +97,9 @@ def kept(rows: np.ndarray, most: int, per: tuple[GroupBound, ...]) -> np.ndarray
 
 
 def compared(most: int, bounds) -> tuple[int, int, int]:
-    """Numbers of combinations, of those whose four figures are attained, and of those whose condition is no box."""
+    """Return the numbers of all combinations, of combinations that attain all four figures, and of conditions that are
+    no box.
+    """
     every, equal, loose = 0, 0, 0
     rows = contributions(most)
     for limit, per in bounds:

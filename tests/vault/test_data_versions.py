@@ -115,7 +115,7 @@ def test_values_that_are_found_are_of_the_declared_version(tmp_path):
 
 
 def test_what_counts_rows_beyond_the_bound_is_charged_like_any_question(tmp_path):
-    for rows in (3, 5):  # of which two count
+    for rows in (3, 5):  # two of them count
         vault = opened(tmp_path, people(rows=rows), new_version=True)
         for asked in (Dropped(most=8, where=None), Marginal(("sex",))):
             vault.measure([asked], TENTH)
@@ -124,7 +124,7 @@ def test_what_counts_rows_beyond_the_bound_is_charged_like_any_question(tmp_path
 
 
 def test_one_row_outside_a_condition_changes_no_identity(tmp_path):
-    """Whether a repeated question is free told whether anybody came or left, also outside its condition."""
+    """Otherwise a free repeat would reveal whether a person came or left, even outside its condition."""
     domain = parse(
         {
             "sfumato": 1,

@@ -37,7 +37,7 @@ LIKELY = UNITS[:: len(UNITS) // 5]
 
 
 def moved(question, tables, before, unit) -> list[int]:
-    """By how much each number of the exact answer moves when a unit is added to others."""
+    """Return the change of each number of the exact answer when a unit is added to others."""
     left, right = (Families(families, tables) for families in (before, [*before, unit]))
     exact = [question.finish(tables.unit_domain, reveal(question.table().count(each))) for each in (left, right)]
     return [int(value) for value in exact[1] - exact[0]]

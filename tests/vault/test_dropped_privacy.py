@@ -1,4 +1,4 @@
-"""Counts of dropped rows are as private as they say: the exact answers of every pair of small neighbouring tables.
+"""Counts of dropped rows are as private as claimed: the exact answers of every pair of small neighboring tables.
 
 The rows lie on an engine, which does the dropping; nothing here knows which rows of a unit it keeps.
 """

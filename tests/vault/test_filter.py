@@ -110,7 +110,7 @@ def test_two_threads_do_not_both_spend_what_is_left() -> None:
 
 @given(st.lists(st.tuples(PARTS_OF_ONE, st.booleans()), min_size=1, max_size=12))
 def test_parts_of_any_denominator_are_added_up_as_fractions_are(parts) -> None:
-    """Refusals between them, by another measure too, leave the sum as it was."""
+    """Refusals between them, by another measure too, do not change the sum."""
     privacy_filter = PrivacyFilter(Charge(Fraction(1), Fraction(1, 8), Fraction(0)))
     epsilon = rho = Fraction(0)
     for part, pure in parts:

@@ -1,7 +1,7 @@
-"""The measurement is as private as it says: exact losses over all small neighbouring tables.
+"""The measurement is as private as claimed: exact losses over all small neighboring tables.
 
-The noise itself is proven in ``tests/privacy``; here every pair of neighbours goes through it, the
-exact answers that the noise is added to are recorded, and the loss that they imply is added up exactly.
+``tests/privacy`` proves the noise itself. Here every pair of neighbors is measured, the exact answers before noise are
+recorded, and the loss that they imply is added up exactly.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_no_pair_of_neighbours_loses_more_than_the_loss_and_some_pair_loses_it_a
 @pytest.mark.parametrize("bound", [2, 3])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_person_with_several_rows_in_several_groups_loses_no_more(name, bound, loss, monkeypatch) -> None:
-    """Every person of up to two rows more than count, on top of every table of at most one person."""
+    """Every person of up to two rows beyond the bound is added to every table of at most one person."""
     pairs = people(1, bound, bound + BEYOND)
     losses = [realised_loss(*pair, QUESTIONS[name], loss, monkeypatch) for pair in pairs]
     assert max(losses) <= loss.value

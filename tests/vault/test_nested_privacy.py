@@ -36,7 +36,7 @@ OTHERS = some_houses(4, 1)
 
 
 def moved(question, tables, before, house) -> list[int]:
-    """By how much each number of the exact answer moves when a house is added to others."""
+    """Return the change of each number of the exact answer when a house is added to others."""
     left, right = (NestedFamilies(houses, tables) for houses in (before, [*before, house]))
     exact = [question.finish(tables.unit_domain, reveal(question.table().count(each))) for each in (left, right)]
     return [int(value) for value in exact[1] - exact[0]]

@@ -1,4 +1,4 @@
-"""Who owns rows that find their owner through other tables: one ledger admits one chain for each table."""
+"""The owners of rows that find them through other tables: one ledger admits one chain per table."""
 
 from __future__ import annotations
 

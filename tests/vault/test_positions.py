@@ -35,7 +35,7 @@ def answer(attribute: Attribute, question: Positions, values: list[float | None]
 
 @pytest.mark.parametrize("name", CASES)
 def test_one_row_adds_at_most_the_sensitivity(name) -> None:
-    """Of every value near and in every cell, one by one; some row comes within the two steps that rounding may add."""
+    """Every value near and in every cell is tried alone; some row comes within the two steps of rounding."""
     attribute, question = CASES[name]
     values = [v for v in VALUES if v is None or isinstance(attribute, Real) or v == int(v)]
     answers = [answer(attribute, question, [value]) for value in values]
@@ -76,7 +76,7 @@ def test_reals_are_summed_to_the_rounding_of_each() -> None:
 
 
 def test_each_part_sums_the_rows_of_its_own_cells() -> None:
-    """Of one value a cell, at its upper end: what a cell adds is its weight times its width."""
+    """One value per cell, at its upper end: the contribution of a cell is its weight times its width."""
     attribute, question = CASES["whole numbers in two parts"]
     assert answer(attribute, question, [-1, 0, 19, 40]) == [3 * 4 + 0 + 18, 2 * 20]
     attribute, question = CASES["reals in three parts"]

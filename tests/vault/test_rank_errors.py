@@ -113,7 +113,7 @@ def test_bins_that_are_opened_when_drawn_change_nothing_in_the_distribution(epsi
 
 
 def logarithms(values, asked, mechanism):
-    """Of the probabilities of all cells, by the counts and the weights that the mechanism draws with."""
+    """Return logarithms of the probabilities of all cells, by the counts and the weights of the mechanism."""
     tallies = ExactTables(table(values))
     below = np.concatenate([[0], np.cumsum(tallies.answers([Bins("x", EDGES, ())])[0])])
     scores = np.concatenate([-asked.cell_errors(tallies, bin_, below) for bin_ in range(len(EDGES) - 1)])

@@ -1,4 +1,4 @@
-"""One ledger over several tables: one budget, one unit, and two questions where two views are asked."""
+"""One ledger over several tables: one budget, one unit, and two questions for two views."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_view_is_anonymised(tmp_path: Path) -> None:
     assert "counted in units: one patient_id counts once in a class" in release.guarantee
     assert release.facts["smallest_class"] == release.decision.recount.sizes.min() >= 2
     assert (release.decision.recount.sizes < release.decision.recount.counts).any()
-    with pytest.raises(TableError):  # a view has no columns beside its attributes
+    with pytest.raises(TableError):  # a view has only its attributes as columns
         sf.anonymize.mondrian(
             opened(tmp_path, create=False).for_view(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
         )
@@ -202,7 +202,7 @@ def test_rows_over_the_bound_of_a_view_are_told_where_no_recoding_is_found(tmp_p
 
 
 def test_a_view_of_tables_that_are_described_otherwise_is_refused(tmp_path: Path) -> None:
-    """A private table that somebody calls public would be joined without the unit; other cells would be misread."""
+    """A private table declared public would be joined without the unit, and other cells would be misread."""
     vault = opened(tmp_path)
     unprotected = replace(HOSPITAL["visits"], public=True, unit=None, rows=None, per=())
     regions = Scan(replace(HOSPITAL["patients"], attributes=HOSPITAL["patients"].attributes[:1]), "p", ("sex",))

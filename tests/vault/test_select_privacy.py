@@ -1,4 +1,4 @@
-"""The select and threshold mechanisms, held to their exact output probabilities on tiny neighbouring tables."""
+"""The select and threshold mechanisms, compared with their exact output probabilities on tiny neighboring tables."""
 
 from __future__ import annotations
 

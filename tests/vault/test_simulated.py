@@ -34,8 +34,8 @@ NAMES = ("age", "size")
 DOMAIN = Domain([Integer(name=name, minimum=0, maximum=3, unknown=Unknown.CLAMP) for name in NAMES])
 CODES = np.random.default_rng(1).integers(0, 4, (500, 2))
 
-# Functions with a parameter of these names: those of a mechanism and of what draws for it, and those whose results
-# are no release (an evaluation of a release, rows of a public model, a simulation that says so).
+# Functions with a parameter of these names: mechanisms and their samplers, and functions whose results are no release
+# (an evaluation of a release, rows of a public model, a declared simulation).
 SEEDED = {"seed", "entropy", "noise_source", "random_state"}
 ALLOWED = ("privacy/", "local/randomizers/", "local/specs/", "evaluate/", "app/cli/judge/")
 ALLOWED_PARTS = {

@@ -1,4 +1,4 @@
-"""What was released before is read back from the journal as it was answered, and by nobody who was not shown it."""
+"""Earlier released marginals are read back from the journal unchanged, and only by analysts who saw them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def opened(
 
 
 def stored(vault) -> tuple[StoredMarginal, ...]:
-    """What a method sees; each look is a release of its own, of a loss that nobody else uses."""
+    """Return the marginals that a method sees; each call is a separate release at a new loss."""
     seen: list[tuple[StoredMarginal, ...]] = []
     number = sum(1 for _ in vault.ledger.journal())
 
@@ -131,7 +131,7 @@ def test_other_data_and_another_domain_have_none(tmp_path: Path) -> None:
 
 
 def test_an_analyst_is_not_shown_what_was_made_of_answers_to_others(tmp_path: Path) -> None:
-    """The loss of such a release does not cover what it tells somebody who was not charged for those answers."""
+    """The loss of such a release does not cover what it reveals to an analyst who was not charged for those answers."""
     owner = opened(tmp_path, create=True)
     query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
     (marginal,) = stored(owner)
@@ -158,7 +158,7 @@ def test_a_release_that_came_in_between_is_not_shown_either(tmp_path: Path, monk
     bob = opened(tmp_path, analyst="bob")
     reserve = bob.ledger.reserve
 
-    def meanwhile(*question, **terms):  # what is asked of the ledger once nothing was found to refuse
+    def meanwhile(*question, **terms):  # questions to the ledger after all checks passed
         owner.release(request, sf.Rho("0.1"), lambda _: {"reused": [marginal.entry]})
         return reserve(*question, **terms)
 

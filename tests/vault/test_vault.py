@@ -83,7 +83,7 @@ def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
 
 
 def test_rows_of_a_method_are_drawn_anew_in_every_release(vault) -> None:
-    """By the entropy of the operating system; those of a simulation come again."""
+    """The entropy is the operating system's; a simulation repeats its rows."""
     drawn = []
 
     def method(mechanisms):

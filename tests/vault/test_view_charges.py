@@ -92,7 +92,7 @@ QUESTIONS: dict[str, Callable[[SchemaVault], object]] = {
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every use of the engine, and every commit of the ledger, in their order."""
+    """Record every use of the engine and every commit of the ledger, in order."""
     happened: list[str] = []
     cursor, transact = DuckSession.cursor, Ledger.write
 
@@ -159,7 +159,7 @@ def test_a_repeated_question_looks_at_no_row(tmp_path: Path, events: list[str]) 
 
 
 def test_charges_and_refusals_are_the_same_for_three_rows_and_for_four_thousand(tmp_path: Path) -> None:
-    """One person alone has so many; what is charged, refused and answered in form does not tell."""
+    """A single person has that many rows; charges, refusals and the form of answers do not reveal it."""
     seen = []
     for rows in (3, 4000):
         vault, found = opened(tmp_path, limit="2.6", rows=rows), []

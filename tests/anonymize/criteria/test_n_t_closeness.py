@@ -117,7 +117,7 @@ def test_text_is_read_back_and_wrong_text_refused():
 
 
 def test_the_search_leaves_large_classes_that_t_closeness_would_merge(tmp_path: Path):
-    """One hundred of A and as many of B are mostly ill and mostly well; ten of C are all ill."""
+    """Groups A and B have a hundred rows each and are mostly ill and mostly well; the ten rows of C are all ill."""
     ill = ["yes"] * 70 + ["no"] * 30 + ["yes"] * 30 + ["no"] * 70 + ["yes"] * 10
     table = pa.table({"town": ["A"] * 100 + ["B"] * 100 + ["C"] * 10, "ill": ill})
     domain = Domain(

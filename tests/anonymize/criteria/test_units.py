@@ -38,7 +38,7 @@ names = st.integers(0, 2)  # of classes
 
 
 def grouped(table: list[tuple[int, ...]], attributes: tuple[str, ...]) -> SparseTable:
-    """What an engine counts: groups of equal codes and units, the unit second in each row."""
+    """Return an engine's counts: groups of equal codes and units, with the unit second in each row."""
     found, counts = np.unique(np.array(table), axis=0, return_counts=True)
     codes = np.delete(found, 1, axis=1).astype(np.uint8)
     return SparseTable(attributes, codes, counts, found[:, 1])
@@ -74,7 +74,7 @@ def dealt(held: dict[int, set[int]], values: int) -> list[int]:
 def slow(  # noqa: C901, PLR0912  (a line for each criterion)
     criterion: Criterion, part: list[Row], table: list[Row], around: int, values: int
 ) -> bool:
-    """Each definition, over the rows of one class and those of the table; ``around`` people are in the class."""
+    """Apply each definition to the rows of one class and of the table; ``around`` people are in the class."""
     held, whole = sets_of(part), sets_of(table)
     size = len(held)
     if isinstance(criterion, DeltaPresence):
@@ -208,7 +208,7 @@ def test_search_and_recount_agree_over_units(
 def test_what_a_search_prunes_with_is_true_of_every_merge(
     drawn: st.DataObject, table: list[Row], around: list[tuple[int, int]], classes: list[int]
 ) -> None:
-    """Where units spread over tuples or values, only what stays monotone is left to prune with."""
+    """If units spread over tuples or values, only criteria that stay monotone remain for pruning."""
     data = microdata(table, around, CELLS)
     assume(data.holders >= 3)
     hierarchy = flat("q", [str(code) for code in range(TUPLES)])

@@ -504,7 +504,9 @@ def test_a_search_that_is_wrong_about_a_criterion_releases_nothing(
 
 
 def test_rows_over_the_bound_of_their_unit_count_as_suppressed(tmp_path: Path) -> None:
-    """Every fourth row is one of a person who has two already: a quarter is suppressed, against the limit."""
+    """Every fourth row belongs to a person with two earlier rows: a quarter is suppressed, and counts toward the
+    limit.
+    """
     names = [f"person {number // 4 * 4 + min(number % 4, 2) % 2}" for number in range(ROWS)]
     table = people().set_column(0, "name", pa.array([*names[:-1], None]))
     rows_of = Counter(names[:-1])

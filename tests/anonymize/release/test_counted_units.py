@@ -1,4 +1,4 @@
-"""Classes counted in units: whole releases by every method, the lattice search, the recount, applied recodings."""
+"""Classes that count units: whole releases by every method, the lattice search, the recount, applied recodings."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_sensitive_value_that_all_units_of_a_class_have_is_no_diversity(method
     with pytest.raises(InfeasibleError, match="distinct 2-diversity"):
         release(CountedIn.UNITS, "units")
     bare = anonymize.mondrian(opened(tmp_path / "bare", table), quasi=["age"], criteria=[KAnonymity(3)], keep=["ill"])
-    assert bare.facts["homogeneous"]["ill"] == 120  # whoever finds a class knows that its people have flu
+    assert bare.facts["homogeneous"]["ill"] == 120  # an attacker who finds a class knows that its people have flu
     assert "100.000% for ill" in bare.guarantee
 
 
@@ -249,7 +249,7 @@ def brute(task: Problem, table: list[tuple[int, int, int, int]], vector: Vector)
 def test_the_search_finds_the_least_loss_of_all_recodings(
     small: int, table: list[tuple[int, int, int, int]], criteria: tuple[Criterion, ...], allowed: int
 ) -> None:
-    """By boxes, and by targets and buckets as in large lattices."""
+    """The search runs over boxes, and over targets and buckets as in large lattices."""
     data = counted(table)
     assume(data.holders >= 3)
     hierarchies = tuple(

@@ -124,7 +124,7 @@ def test_a_criterion_on_values_that_were_not_counted_is_refused() -> None:
 
 
 def test_a_written_row_in_another_published_class_is_refused() -> None:
-    """As many rows as there should be, all of classes that there are, and one in the wrong one."""
+    """The number of rows is right and every class exists, but one row is in the wrong class."""
     counted = count(DATA, recode([[0, 0], [0, 1]]))
     rows = written(counted.table.to_pylist()).to_pylist()
     rows[0]["b"] = "b1"

@@ -1,4 +1,4 @@
-"""What may be published as it is: columns that would tell people apart are refused unless their owner names them."""
+"""Columns that identify people are not published unchanged unless their owner names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where nothing is feasible, the limit that is named is the least one that is enough."""
+"""If nothing is feasible, the named limit is the least sufficient one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_nearest_is_the_least_of_an_exhaustive_search(
 
 
 def test_a_limit_below_that_of_the_top_is_found_where_a_criterion_is_not_monotone() -> None:
-    """One half of the people is even, the other has one value: together they fail, and only apart can one be kept."""
+    """One half of the people is even, the other has one value: merged they fail, and only apart can one half be
+    published.
+    """
     data = drawn(np.random.default_rng(0), tuples=25, sizes=SIZES, values=3)
     even = data.codes[:, 1] == 0
     histogram = np.where(even[:, None], [[10, 10, 0]], [[90, 0, 0]])

@@ -15,7 +15,7 @@ from sfumato.privacy.laplace import DiscreteLaplace
 
 @pytest.fixture
 def block(people) -> Rows:
-    """Forty neighbours with four attributes."""
+    """Return forty neighbors with four attributes."""
     rows = people.population(40, seed=4)
     domain = rows.domain.project(["town", "job", "rich", "rooms"])
     return Rows(domain, rows.codes[:, [1, 2, 4, 5]])

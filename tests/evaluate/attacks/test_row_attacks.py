@@ -40,7 +40,7 @@ def locally_recoded(rows: Rows, columns: list[int], k: int) -> Released:
 
 
 def globally_recoded(rows: Rows) -> Released:
-    """Ages in decades for everybody: cells are not minimal for their class."""
+    """Return ages in decades for all rows, so that cells are not minimal for their class."""
     decades = np.arange(60)[None, :] // 10 == np.arange(6)[:, None]
     codes = rows.codes.copy()
     codes[:, 0] //= 10

@@ -42,7 +42,7 @@ def test_what_is_measured_follows_from_the_claim():
 
 
 def _clopper_pearson_low(successes: int, trials: int, error: float) -> float:
-    """The probability of success at which so many successes or more have the probability ``error``."""
+    """Return the probability of success at which this many successes or more have the probability ``error``."""
     low, high = 0.0, 1.0
     for _ in range(60):
         rate = (low + high) / 2

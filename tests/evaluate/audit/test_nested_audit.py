@@ -36,7 +36,7 @@ Count = Callable[[Sequence[Row]], np.ndarray]
 
 
 def counted(table, name: str) -> Count:
-    """What the vault counts."""
+    """Return the vault's count."""
 
     def count(houses: Sequence[Row]) -> np.ndarray:
         return reveal(DerivedMarginal(table, (name,)).count(NestedFamilies(houses, TABLES)))
@@ -45,7 +45,7 @@ def counted(table, name: str) -> Count:
 
 
 def heads(weight: Callable[[int], int], *, cut: bool = True) -> Count:
-    """How many jobs each person has, by hand: with other weights, or with all persons of a house."""
+    """Count the jobs of each person by hand, with other weights, or with all persons of a house."""
 
     def count(houses: Sequence[Row]) -> np.ndarray:
         cells = np.zeros(JOBS + 1, dtype=np.int64)
@@ -59,7 +59,7 @@ def heads(weight: Callable[[int], int], *, cut: bool = True) -> Count:
 
 
 def tails(weight: Callable[[int, int], int], *, most: int = UNIT_ROWS["jobs"]) -> Count:
-    """Further jobs by what they pay, by hand: each weighed by those of its person and of all of the house."""
+    """Count further jobs by pay, by hand, each weighted by the jobs of its person and of the house."""
 
     def count(houses: Sequence[Row]) -> np.ndarray:
         cells = np.zeros(3, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Whole releases of linked tables with one unit more and without it: told apart no better than their loss allows.
+"""Releases of linked tables with and without one unit: attacks distinguish them no better than the loss allows.
 
 The attacker knows all other units, and reads the noisy tables that a release publishes.  Is the unit in the table, the
 largest or the rarest one; and, with its first child known, of what age and work are its siblings?  Each planted fault
@@ -62,7 +62,7 @@ def drawn(count: int) -> list[Family]:
 
 
 def largest(sibling: tuple[int, int], children: int = MOST) -> Family:
-    """All but one of its children in one cell."""
+    """Return a family with all but one of its children in one cell."""
     return Family(0, ((3, 1), *((sibling,) * (children - 1))))
 
 
@@ -77,11 +77,11 @@ UNITS: dict[str, Callable[[tuple[int, int]], Family]] = {
     "the rarest": rarest,
     "more than are kept": partial(largest, children=10 * MOST),
 }
-Count = Callable[[Family, int], int]  # how often the row of a child stands in the tail, given what it is: 1 and more
+Count = Callable[[Family, int], int]  # times that the row of a child is in the tail, given the child: 1 and more
 
 
 def once(_family: Family, _child: int) -> int:
-    """As it is counted."""
+    """Count each child once, as the product does."""
     return 1
 
 
@@ -91,12 +91,12 @@ def weighing_all(family: Family, _child: int) -> int:
 
 
 def cut_after_counting(family: Family, child: int) -> int:
-    """Children beyond those that are kept stand in the tail too, as the last of these."""
+    """Count children beyond the bound in the tail too, as its last ones."""
     return 1 + max(0, len(family.children) - MOST) * (child == MOST)
 
 
 class Counted(Families):
-    """Families of which the engine may count a child more than once."""
+    """Families whose children the engine may count more than once."""
 
     def __init__(self, families: Sequence[Family], count: Count) -> None:
         super().__init__(families, TABLES)
@@ -106,13 +106,13 @@ class Counted(Families):
 
 
 def times(families: Sequence[Family], count: Count) -> list[int]:
-    """How often each row of the tail is counted."""
+    """Return how often each row of the tail is counted."""
     kept = [(family, min(len(family.children), MOST)) for family in families]
     return [count(family, child) for family, number in kept for child in range(2, number + 1)]
 
 
 def known(families: Sequence[Family], count: Count) -> dict[str, KnownRows]:
-    """What everybody can count who knows these families and how rows are weighed."""
+    """Return the counts of an attacker who knows these families and the weights of rows."""
     head, tail = (np.array(rows, dtype=np.int64) for rows in derived_rows(families, TABLES))
     weights = np.array([WHOLE // max(2, number + 1) for number in tail[:, NUMBER]]) * times(families, count)
     return {
@@ -132,7 +132,7 @@ def released(families: Families, loss: Loss, seed: int) -> LinkedRelease:
 
 
 class Shadows(NamedTuple):
-    """Of each release without the unit and with it how likely it is without any of them, and with each of them."""
+    """Log-likelihoods of each release, with and without the unit: without any candidate unit, and with each of them."""
 
     without: np.ndarray  # (releases, 1 + siblings)
     present: np.ndarray

@@ -40,7 +40,7 @@ Count = Callable[[Sequence[Family]], np.ndarray]
 
 
 def counted(families: Sequence[Family]) -> np.ndarray:
-    """What the vault counts."""
+    """Return the vault's count."""
     opened = open_tables(VILLAGE, frames(families))
     return reveal(DerivedMarginal(TAIL, CELLS).count(opened.derive(TABLES)))
 
@@ -60,7 +60,7 @@ def homemade(weight: Callable[[int], int], *, cut: bool = True) -> Count:
 
 
 def audited(count: Count, unit: Family, *, whole: int = WHOLE, share: int = 1) -> Finding:
-    """An audit of noise for a sensitivity of ``whole``, of which ``share`` times too little is added."""
+    """Audit noise for a sensitivity of ``whole`` that is too small by the factor ``share``."""
     counts = count(OTHERS), count([*OTHERS, unit])
     entropy = SimulatedEntropy(5)
     squared = whole**2 // share
@@ -103,7 +103,7 @@ def test_planted_faults_are_found(fault: Count, unit: str) -> None:
 
 
 def test_weights_rounded_up_are_found_where_rounding_matters() -> None:
-    whole, large = 60, Family(0, ((1, 1),) * 41)  # a row of which would weigh 1.5
+    whole, large = 60, Family(0, ((1, 1),) * 41)  # one of its rows would weigh 1.5
     up = audited(homemade(lambda _: -(-whole // 40), cut=False), large, whole=whole)
     down = audited(homemade(lambda _: whole // 40, cut=False), large, whole=whole)
     assert not up.passed

@@ -27,7 +27,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableTree, TableTree]
 
 
 def by_hand(parent: LinkedTable, child: LinkedTable) -> list[tuple[dict[str, int], list[dict[str, int]]]]:
-    """Every family as dictionaries."""
+    """Return every family as dictionaries."""
     found: list[tuple[dict[str, int], list[dict[str, int]]]] = []
     for row in range(parent.length):
         own = [place for place in range(child.length) if child.owner[place] == row]

@@ -41,7 +41,7 @@ def visitor(browser, server, context=None) -> Page:
 
 
 def accessible(page: Page) -> None:
-    page.wait_for_load_state()  # colors are those of the style sheet
+    page.wait_for_load_state()  # colors come from the style sheet
     page.evaluate(Path(require("SFUMATO_TEST_AXE")).read_text(encoding="utf-8"))
     found = page.evaluate("axe.run({resultTypes: ['violations']}).then(found => found.violations)")
     assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []

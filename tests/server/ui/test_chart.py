@@ -1,4 +1,4 @@
-"""Which estimates tell something, and which are as wide as what anyone knows."""
+"""The estimates that carry information, and those as wide as prior knowledge."""
 
 from __future__ import annotations
 

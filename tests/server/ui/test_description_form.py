@@ -67,7 +67,7 @@ def test_a_form_that_nobody_changed_leaves_the_document_as_it_is_to_the_byte(doc
 def test_every_attribute_comes_back_from_its_fields(document):
     fields = form_fields(document)
     roles = {key: "target" for key in fields if key.endswith("-role") and not fields[key]}
-    for role, text in roles.items():  # a change after which the attribute is read from its fields anew
+    for role, text in roles.items():  # after this change the attribute is read from its fields again
         again = edited_document(document, fields | {role: text})
         assert form_fields(again) == fields | {role: text}
 

@@ -244,7 +244,7 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
     assert post(path, do="accept", accepted="true", **kinds) == (303, f"{path}/budget")
     status, _ = post(path, do="save", **{"t0-a0-name": "age", "t0-a0-maximum": "95"})
     assert status == 303
-    assert post(f"{path}/budget", name="unread", limit="1") == (303, path)  # a change has to be accepted anew
+    assert post(f"{path}/budget", name="unread", limit="1") == (303, path)  # it needs a new acceptance
     assert "unread" not in registered(server)
     assert post(path, do="accept", accepted="true", **kinds) == (303, f"{path}/budget")
     assert post(f"{path}/budget", name="unread", limit="1") == (303, f"{path}/done")

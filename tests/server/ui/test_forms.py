@@ -1,4 +1,4 @@
-"""What the page's forms refuse, warn of and show, sent as a browser sends them."""
+"""Refusals, warnings and results of the page's forms, sent as a browser sends them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_refused_and_no_other_question_is_asked(server, p
 
 
 def test_several_conditions_of_declared_values_hold_together(server, post):
-    """What boxes and ends say is the question that the statement asks, so that it is answered already."""
+    """Boxes and ends give the same question as the statement, so it is answered already."""
     statement = "SELECT COUNT(*) FROM t WHERE sex IN ('F', 'M') AND age >= 18 AND age <= 65 AND income < 1000"
     assert post("/datasets/people/ask", how="sql", sql=statement, epsilon="0.013")[0] == 200
     before = spent(server)
@@ -222,7 +222,7 @@ def test_the_page_shows_computed_columns_with_their_intervals(post):
 
 
 def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
-    mean = "SELECT AVG(age) FROM people WHERE age < 90"  # of which no count was released
+    mean = "SELECT AVG(age) FROM people WHERE age < 90"  # no count of it was released
     statement = {"how": "sql", "epsilon": "1"}
     _, text = post("/datasets/people/preview", sql=mean, **statement)
     assert "mean(age): supposing 100, 1,000 or 10,000 rows in each group; state yours in the form" in text
@@ -382,7 +382,7 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert (fields["by"], fields["low"], fields["high"]) == (["sex", "income"], ["18"], [""])
     status, text = post(path, confirm=False, how="builder", aggregate="count", epsilon="0.2")  # not more than a tenth
     assert (status, "Cost: epsilon 0.2" in text) == (200, True)
-    assert "Spend 27.8 % of what is left?" in post(path, confirm=False, **fields)[1]  # what is left has changed
+    assert "Spend 27.8 % of what is left?" in post(path, confirm=False, **fields)[1]  # the remaining budget has changed
     assert spent(server, "dear") == Fraction(1, 5)
     status, text = post(path, **asked)
     assert (status, "Cost: epsilon 0.5" in text) == (200, True)

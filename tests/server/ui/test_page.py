@@ -134,7 +134,7 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
         assert journal.evaluate("each => each.scrollWidth <= each.clientWidth")
     analyst.set_viewport_size({"width": 1280, "height": 720})
     earlier = analyst.locator("#status").get_by_role("link", name="count(*) by sex where (age")
-    earlier.click()  # what was asked, in words, opens with the form as it was
+    earlier.click()  # the question, in words, opens with the form
     expect(builder.get_by_label("age at least")).to_have_value("18")
 
     analyst.get_by_role("button", name="Ask", exact=True).click()  # a repeat is free, so nothing is to be confirmed
@@ -142,7 +142,7 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     assert result.locator("td.estimate").all_inner_texts() == estimates
     expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
 
-    expect(analyst.get_by_label("Epsilon")).to_have_value("0.5")  # as it was last
+    expect(analyst.get_by_label("Epsilon")).to_have_value("0.5")  # the last value
     write_sql(analyst, "SELECT MEDIAN(income) FROM people WHERE age > 20 AND job = 1")
     ask(analyst, "0.6")
     expect(result.get_by_role("alert")).to_contain_text("column 54: no attribute 'job'")

@@ -19,7 +19,7 @@ SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 360, "heigh
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server with a table, of which a column is not declared, and with several tables."""
+    """Serve a table with an undeclared column, and several tables."""
     folder = tmp_path_factory.mktemp("sql")
     started = Server(database(str(folder / "s.ledger")), workers=1).start()
     attributes = {name: body for name, body in DOMAIN["attributes"].items() if name != "income"}

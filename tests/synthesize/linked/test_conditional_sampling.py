@@ -28,7 +28,7 @@ def model(cliques: list[tuple[str, ...]], seed: int) -> list[Factor]:
 
 
 def exact(factors: list[Factor], p: int, q: int) -> np.ndarray:
-    """Every combination, one by one."""
+    """Return the distribution from every combination, one by one."""
     table = np.zeros([SIZES[name] for name in DRAWN])
     for codes in itertools.product(*(range(SIZES[name]) for name in DRAWN)):
         given = {"p": p, "q": q, **dict(zip(DRAWN, codes, strict=True))}
@@ -55,7 +55,7 @@ def test_rows_follow_the_conditional_distribution(name) -> None:
 def test_potentials_that_cancel_each_other_change_nothing(hidden, far) -> None:
     factors = model(CLIQUES["loop"], 5)
     random = np.random.default_rng(7)
-    for name in hidden:  # what one table gives to a value another takes away, beside what all tables say
+    for name in hidden:  # factors that cancel each other, on top of the others
         moved = far * random.permutation(np.linspace(-1, 1, SIZES[name]))
         one, other = (place for place, factor in enumerate(factors) if name in factor.attributes)
         for place, sign in ((one, 1), (other, -1)):

@@ -1,4 +1,4 @@
-"""What linked tables say of themselves: numbers that hold of the protected ones, and text of anybody."""
+"""The codebook of linked tables: its numbers hold for the protected tables, and forged text is only text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def made():
 
 
 def test_rows_of_the_parts_are_those_of_the_tables(made) -> None:
-    """Recomputed from the tables that are handed out, by the same rules as those of the protected ones."""
+    """The counts are recomputed from the released tables, by the rules for the protected ones."""
     _, release = made
     head, tail = release.codebook.parts
     persons = Counter(release.tables["persons"]["house"].to_pylist())
@@ -60,7 +60,7 @@ def test_rows_of_the_parts_are_those_of_the_tables(made) -> None:
 
 
 def test_stated_errors_hold_of_the_protected_tables(made) -> None:
-    """Of these fixed seeds: nothing depends on luck."""
+    """The seeds are fixed, so nothing depends on chance."""
     families, release = made
     (shape,) = TABLES.derived
     rows, further = derived_rows(families, TABLES)

@@ -1,4 +1,4 @@
-"""Dates of rows that belong to dated rows are counted, and drawn, by how far they are from these."""
+"""Dates of rows that belong to dated rows are counted, and drawn, by their distance from these."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ KEYS = {"houses": "house", "persons": "person", "jobs": "job"}
 
 
 def broken(release, tables: LinkedTables) -> list[str]:
-    """What does not hold in the rows: keys, owners, bounds of a row above and of a unit, and the order."""
+    """Return the violations in the rows: keys, owners, bounds per parent row and per unit, and the order."""
     found = []
     rows = {name: table.to_pylist() for name, table in release.tables.items()}
     unit_of = {("houses", row["house"]): row["house"] for row in rows["houses"]}
@@ -80,7 +80,7 @@ def chained(units: int, seed: int) -> list[Row]:
 
 
 def tied(house: Row, tables: LinkedTables) -> list[tuple[int, ...]]:
-    """Of each person that is kept the house, work, number of jobs and what they pay."""
+    """Return, per counted person, the house, work, number of jobs and their pay."""
     kept = kept_rows("h", house, tables)
     jobs = defaultdict(list)
     for job in kept["jobs"]:

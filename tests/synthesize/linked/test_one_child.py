@@ -1,4 +1,4 @@
-"""Where a unit keeps one child, related synthesis is the flat method on parents joined with their first child."""
+"""If a unit has at most one child, linked synthesis equals the flat method on parents joined with their first child."""
 
 from __future__ import annotations
 

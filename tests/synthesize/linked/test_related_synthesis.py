@@ -47,7 +47,7 @@ def simulated(families: list[Family], tables: LinkedTables, *, loss=RHO, seed: i
 
 
 def children_of(release) -> dict[int, list[tuple]]:
-    """Of each house its persons, in the order of the table."""
+    """Return the persons of each house, in the order of the table."""
     found: dict[int, list[tuple]] = {house: [] for house in release.tables["houses"]["house"].to_pylist()}
     for row in release.tables["persons"].to_pylist():
         found[row["house"]].append((row["age"], row["work"]))
@@ -82,7 +82,7 @@ def test_numbers_of_children_are_those_of_the_table() -> None:
 
 
 def test_the_number_of_children_has_less_noise_than_another_column() -> None:
-    """As all children are counted by it: the loss is divided as if it had four times its five cells."""
+    """All children are counted by it, so the loss is divided as if it had four times its five cells."""
     release, _ = simulated(some_families(2000, 6), related(4))
     first = {
         table.attributes: table.deviation for table in release.unit_model.measured[: len(release.unit_model.domain)]
@@ -129,7 +129,7 @@ def test_without_noise_siblings_are_as_near_as_other_units_drawn() -> None:
     real = [(family.parent, list(family.children[:4])) for family in families]
 
     def cross(kept) -> dict:
-        """Of each child: its parent, how many they are, and itself."""
+        """Return, per child, its parent, the number of siblings, and the child."""
         found: dict = {}
         for parent, children in kept:
             for child in children:

@@ -1,4 +1,4 @@
-"""What a release of linked tables may not say of them, nor any error: it is the same, bit for bit, whatever they are.
+"""Facts that a release of linked tables and its errors must not reveal: outputs are bit for bit equal without them.
 
 Noise is seeded, so that a release can be compared with that of other tables; its rows are drawn by the digest of all
 that it publishes.
@@ -59,7 +59,7 @@ def made(given: Tables, tables: LinkedTables = TABLES, schema: Schema = VILLAGE)
 
 
 def more(given: Tables, name: str, rows: Sequence[dict[str, object]]) -> Tables:
-    """With further rows, before and behind the others."""
+    """Return the tables with further rows, before and after the others."""
     added = pa.Table.from_pylist(list(rows), SCHEMAS[name])
     half = len(rows) // 2
     return {**given, name: pa.concat_tables([added[:half], given[name], added[half:]])}
@@ -108,7 +108,7 @@ WAYS: list[Callable[[Tables], Tables]] = [
 
 
 def said(release: LinkedRelease) -> tuple[object, ...]:
-    """All that is published beside the noisy tables and models, of which the seed is a digest."""
+    """Return everything published besides the noisy tables and models; the seed is a digest of those."""
     return (
         release.seed,
         release.notes,
@@ -192,7 +192,7 @@ def test_no_id_of_the_table_is_in_what_is_written(tmp_path: Path) -> None:
 
 
 def test_days_within_a_cell_of_a_first_date_are_not_told_apart() -> None:
-    """All visits of a patient some days later, so that the first stays in its cell: gaps and cells are the same."""
+    """All visits of a patient move by some days, so that the first stays in its cell: gaps and cells are the same."""
     luck = np.random.default_rng(5)
     visits = []
     for _ in range(120):
