@@ -100,7 +100,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
 
 
 def _children(folder: Path, dataset: str, losses: Sequence[Epsilon]) -> tuple[tuple[Synthetic, ...], str]:
-    """Return a release at each loss, and what is left of the budget in words."""
+    """Return a release at each loss, and the remaining budget in words."""
     limit = Epsilon(sum((each.value for each in losses), Fraction(0)))
     described = domain("child_mental_health")
     with open_ledger(file_address(folder / "demo.ledger"), dataset=dataset, limit=limit, create=True) as ledger:

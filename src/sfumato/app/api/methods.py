@@ -28,7 +28,7 @@ class CountOption(StrEnum):
 
 
 class CutOption(StrEnum):
-    """The rule by which Mondrian cuts.  The published variant tries attributes in their order."""
+    """The rule for cuts of Mondrian.  The published variant tries attributes in their order."""
 
     GREEDY = "greedy"
     BALANCED = "balanced"

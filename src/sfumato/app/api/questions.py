@@ -230,7 +230,7 @@ class ConditionFields(StrictModel):
     values: Annotated[list[Annotated[str, Field(max_length=500)] | bool | int | float], Field(max_length=10_000)] = []
 
     def read(self, domain: Domain) -> Condition:
-        """Return the condition, with the cells where it is true and false."""
+        """Return the condition, with the cells that make it true and false."""
         from sfumato.query.statements.three_valued_logic import Comparison, among, compare, missing
 
         if self.comparison in ("missing", "present"):
