@@ -455,7 +455,7 @@ def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them
     page.get_by_role("link", name="smooth").click()
     result = page.locator("#result")
     page.get_by_role("button", name="Preview").click()
-    expect(result.get_by_role("alert")).to_contain_text("epsilon, epsilon with delta, or rho")
+    expect(result.get_by_role("alert")).to_contain_text("an epsilon, an epsilon with a delta, or a rho")
     page.get_by_label("Rho").fill("0.1")
     page.get_by_role("button", name="Preview").click()
     expect(result).to_contain_text("It would cost rho = 0.1")
