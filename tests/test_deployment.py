@@ -65,7 +65,7 @@ def test_the_ledger_and_the_server_are_reached_by_the_proxy_alone():
     assert found["networks"]["front"]["ipam"]["config"] == [{"subnet": trusted}]
 
 
-def test_no_secret_stands_in_a_file_or_an_environment():
+def test_no_secret_is_in_a_file_or_an_environment():
     for name, each in compose()["services"].items():
         values = each.get("environment", {})
         assert all("PASSWORD" not in key or key.endswith("_FILE") for key in values), name

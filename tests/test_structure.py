@@ -167,7 +167,7 @@ def test_a_straight_line_of_imports_is_no_circle(structure: ModuleType) -> None:
     assert structure.circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
-def test_imports_are_seen_wherever_they_stand(structure: ModuleType) -> None:
+def test_imports_are_found_in_every_place_of_a_file(structure: ModuleType) -> None:
     tree = ast.parse("import p.a\nif x:\n    from p import b\ndef f():\n    from p.c import thing")
     assert structure.imports(tree, ["p", "p.a", "p.b", "p.c", "p.d"]) == {"p.a", "p.b", "p.c"}
 

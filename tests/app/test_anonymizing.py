@@ -76,7 +76,7 @@ def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(wo
     assert "No column 'patient'" in named.stderr
 
 
-def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
+def test_a_path_that_cannot_be_a_file_is_refused_with_a_message(workspace: Path) -> None:
     for nameless in (".", ""):
         refused = sfumato("anonymize", nameless, "--quasi", "age", "--k", "2", "--out", "o.csv", cwd=workspace, code=2)
         assert "--domain FILE" in refused.stderr
@@ -288,7 +288,7 @@ def test_a_criterion_that_cannot_be_is_refused_without_a_note(workspace: Path, c
     assert "Note" not in refused
 
 
-def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> None:
+def test_a_missing_ledger_is_reported_before_the_search(workspace: Path) -> None:
     before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")
     done = sfumato(*asked, "--create", cwd=workspace, code=2)

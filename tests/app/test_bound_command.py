@@ -117,7 +117,7 @@ def test_a_bound_is_suggested_for_a_table_of_a_schema_and_for_a_view(tables) -> 
     assert json.loads(viewed.stdout)["unit"]["schema"] == "clinic"
 
 
-def test_bounds_by_groups_are_suggested_for_a_table_and_stand_in_the_draft(tables) -> None:
+def test_bounds_by_groups_are_suggested_for_a_table_and_written_into_the_draft(tables) -> None:
     """Everybody has one visit in each of three months, of four kinds that are all the same."""
     words = ("--of", "visits", "--cells", "12", "--per", "month(day)", "--per", "kind", "--out", "next.yaml")
     found = of_tables(tables, *words, "--epsilon", "250", "--limit", "300", "--create")

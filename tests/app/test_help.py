@@ -47,7 +47,7 @@ def every_command() -> dict[str, Any]:
 EVERY = every_command()
 
 
-def test_the_commands_stand_in_five_groups(tmp_path: Path) -> None:
+def test_help_lists_the_commands_in_five_groups(tmp_path: Path) -> None:
     named = [name for names in GROUPS.values() for name in names]
     assert sorted(named) == sorted(name for name in COMMANDS if " " not in name)
     shown = sfumato("--help", cwd=tmp_path).stdout
@@ -166,7 +166,7 @@ def test_a_table_named_like_a_part_of_a_command_is_reached_by_its_path(workspace
     assert refused.stderr.startswith("Domain: preview.yaml\n")
 
 
-def test_an_error_is_sentences_and_exact_losses_stand_behind_verbose(workspace: Path) -> None:
+def test_an_error_is_sentences_and_verbose_prints_exact_losses(workspace: Path) -> None:
     asked = ("query", "people.csv", COUNT, "--epsilon", "0.1", "--delta", "1e-9")
     done = sfumato(*asked, "--limit", "1,1e-9", "--create", cwd=workspace)
     assert "Cost: 1.2 % of the budget; 98.8 % is left\n" in done.stdout

@@ -62,7 +62,7 @@ def test_what_says_no_limit_is_refused(text) -> None:
         limit_of(text)
 
 
-def test_a_field_that_nobody_knows_is_refused_by_its_name() -> None:
+def test_an_unknown_field_is_refused_by_its_name() -> None:
     with pytest.raises(InputError, match=r"^gamma: ") as refusal:
         validate_fields(LossFields, {"epsilon": "1", "gamma": "s3cret"})
     assert "s3cret" not in str(refusal.value)

@@ -113,7 +113,7 @@ def to_a_full_disk(*words: str, cwd: Path) -> tuple[int, list[str]]:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
-def test_a_full_disk_under_the_output_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_under_the_output_is_reported_in_a_message(tmp_path: Path) -> None:
     sfumato("data", "zoo", cwd=tmp_path)
     told = "sfumato: Standard output cannot be written: No space left on device"
     assert to_a_full_disk("domain", "show", "zoo.yaml", cwd=tmp_path) == (1, [f"{told}. Nothing was charged."])

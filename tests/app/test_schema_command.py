@@ -102,7 +102,7 @@ def test_a_repeated_key_is_not_accepted(hospital: Path) -> None:
     assert (hospital / "hospital.yaml").read_text() == before
 
 
-def test_a_condition_that_cannot_be_read_is_found_before_anything_rests_on_it(hospital: Path) -> None:
+def test_an_unreadable_condition_is_refused_before_it_is_used(hospital: Path) -> None:
     path = hospital / "hospital.yaml"
     derived = "    derived: {price: {case: [{when: cost > 250, then: dear}], else: cheap}}\n"
     text = path.read_text()
@@ -173,14 +173,16 @@ def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:
         (("hospital", "--unit", "colour"), "No table has a column 'colour'"),
     ],
 )
-def test_what_cannot_be_drafted_is_refused_in_a_sentence(hospital: Path, places: tuple[str, ...], words: str) -> None:
+def test_a_schema_that_cannot_be_drafted_is_refused_with_a_message(
+    hospital: Path, places: tuple[str, ...], words: str
+) -> None:
     (hospital / "empty").mkdir()
     refused = sfumato("schema", "draft", *places, "--out", "draft.yaml", cwd=hospital, code=2)
     assert words in refused.stderr
     assert not (hospital / "draft.yaml").exists()
 
 
-def test_nobody_accepts_a_schema_namelessly(hospital: Path) -> None:
+def test_accepting_a_schema_requires_a_name(hospital: Path) -> None:
     with pytest.raises(DomainError, match="name the person who accepts"):
         accept_schema(hospital / "hospital.yaml", by=" ")
     assert load_schema(hospital / "hospital.yaml").acceptance is None

@@ -237,7 +237,7 @@ def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(work
     assert "no Parquet or Arrow file" in sfumato("describe", "people.yaml", cwd=workspace, code=2).stderr
 
 
-def test_a_codebook_that_stands_in_the_way_is_refused_before_the_charge(workspace: Path) -> None:
+def test_an_existing_codebook_file_is_refused_before_the_charge(workspace: Path) -> None:
     (workspace / "out.codebook.md").write_text("mine")
     assert "out.codebook.md exists" in release(workspace, *RHO, code=2).stderr
     assert not (workspace / "people.ledger").exists()

@@ -343,6 +343,6 @@ def test_a_table_whose_columns_are_all_left_out_shows_itself() -> None:
 
 
 @pytest.mark.parametrize("source", [None, 5, {1: pa.table({"pid": [1, 2]}), "b": pa.table({"pid": [1, 2]})}])
-def test_what_is_no_folder_of_tables_is_refused_in_a_sentence(source) -> None:
+def test_a_source_that_is_no_folder_of_tables_is_refused_with_a_message(source) -> None:
     with pytest.raises(InputError, match=r"tables (are|have)"):
         sf.describe_tables(source)

@@ -48,7 +48,7 @@ def test_the_order_of_bounds_changes_nothing_and_a_bound_changes_the_hash() -> N
     assert read(TEXT.replace("groups: 12", "groups: 13")).hash != domain.hash
 
 
-def test_a_document_without_bounds_by_groups_is_what_it_was() -> None:
+def test_a_document_without_bounds_by_groups_is_unchanged() -> None:
     plain = Domain(read(TEXT).attributes, unit=Unit("patient", rows=40))
     assert plain.describe()["unit"] == {"id": "patient", "rows": 40}
     assert unit_text(plain.unit) == '{"id":"patient","kind":"id","rows":40}'

@@ -334,7 +334,7 @@ def test_a_draft_tells_dates_from_their_bounds():
         draft_domain(open_table(table.select(["iso"])))
 
 
-def test_whoever_declares_the_days_of_the_table_is_told():
+def test_first_and_last_days_taken_from_the_table_are_reported():
     table = open_table(pa.table({"d": ["2023-03-04", "2023-05-06", None]}))
     read_off = Date(name="d", first=date(2023, 3, 4), last=date(2023, 5, 6), by=Grain.DAY, unknown=C)
     (told,) = domain_findings(Domain((read_off,)), table)

@@ -509,7 +509,7 @@ except EngineError as error:
 
 
 @pytest.mark.slow
-def test_a_session_that_is_gone_is_told_in_a_sentence(tmp_path):
+def test_an_ended_spark_process_is_reported_in_a_message(tmp_path):
     require("JAVA_HOME")
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     done = subprocess.run(

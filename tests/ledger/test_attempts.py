@@ -115,7 +115,7 @@ def release_slowly(url, began, go_on):
         release(ledger, question(), TENTH, compute, statement="pure", unit=ROW)
 
 
-def test_what_another_process_is_computing_is_waited_for(url, ledger_of_three):
+def test_a_caller_waits_for_a_release_that_another_process_computes(url, ledger_of_three):
     context = processes()
     began, go_on = context.Event(), context.Event()
     child = context.Process(target=release_slowly, args=(url, began, go_on))

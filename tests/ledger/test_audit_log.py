@@ -58,7 +58,7 @@ def test_an_action_says_who_changed_what_when_from_what_to_what(capped):
         assert [each.number for each in newest_actions(driver, before=4, most=2)] == [3, 2]
 
 
-def test_whoever_has_the_lines_recomputes_the_chain(capped):
+def test_the_chain_can_be_recomputed_from_the_lines(capped):
     previous = None
     for action in listed(capped):
         whole, bound, kept = recomputed(action.to_json())
@@ -104,7 +104,7 @@ def test_a_program_on_the_machine_acts_as_the_systems_user(ledger, url, monkeypa
         ),
     ],
 )
-def test_other_hands_are_found(capped, statement, where):
+def test_edits_by_others_are_found(capped, statement, where):
     assert verified_actions(capped).number == 4
     unfreeze(capped)
     behind_its_back(capped, statement)

@@ -174,7 +174,7 @@ def fail():
     raise ZeroDivisionError
 
 
-def test_a_release_without_guarantee_stands_in_the_journal_and_costs_nothing(ledger):
+def test_a_release_without_guarantee_is_in_the_journal_and_costs_nothing(ledger):
     ask(ledger, 0, Epsilon(1).charge)
     statement = "10-anonymous, no DP guarantee"
     first = release(ledger, question(1), None, lambda: b"k", statement=statement, unit=ROW, details={"k": 10})
@@ -242,7 +242,7 @@ def test_a_new_analyst_pays_their_own_cap_for_a_stored_answer(ledger):
     ledger.verify()
 
 
-def test_a_cap_is_raised_and_lifted_and_stands_in_the_journal(ledger):
+def test_a_cap_is_raised_and_lifted_and_recorded_in_the_journal(ledger):
     ledger.set_cap("ann", Epsilon("0.1"))
     ask(ledger, 0, analyst="ann")
     ledger.set_cap("ann", Epsilon("0.2"))

@@ -102,7 +102,7 @@ def test_a_version_needs_a_name(ledger):
         ledger.declare_version("content", by="", new=False)
 
 
-def test_charges_and_versions_stand_in_one_journal(ledger):
+def test_charges_and_versions_are_in_one_journal(ledger):
     ask(ledger)
     ledger.declare_version("a", by="ann", new=False)
     ledger.declare_version("b", by="ann", new=True)
@@ -136,7 +136,7 @@ def test_threads_that_declare_at_once_agree(ledger):
         ("DELETE FROM ledger_entry WHERE number = 2", "entries are missing"),
     ],
 )
-def test_a_version_that_other_hands_changed_is_found(url, ledger, forged, says):
+def test_a_version_edited_in_the_database_is_found(url, ledger, forged, says):
     ledger.declare_version("a", by="ann", new=False)
     ledger.declare_version("b", by="ann", new=True)
     ledger.verify()

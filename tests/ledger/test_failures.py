@@ -222,7 +222,7 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres, monk
         assert ask(ledger, 1).charged
 
 
-def test_a_connection_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_place(postgres, monkeypatch):
+def test_a_connection_closed_at_checkout_raises_a_message_and_frees_its_slot(postgres, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 1)
     with opened(postgres) as ledger:
         for _ in range(store.KEPT + store.MORE + 1):
@@ -260,7 +260,7 @@ def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiti
         "UPDATE ledger_entry SET stated = '7'",
     ],
 )
-def test_what_other_hands_wrote_into_it_is_said_in_a_sentence(address, change) -> None:
+def test_rows_edited_by_others_are_reported_in_a_message(address, change) -> None:
     with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
         ask(ledger)
     unfreeze(address)
@@ -272,7 +272,7 @@ def test_what_other_hands_wrote_into_it_is_said_in_a_sentence(address, change) -
         assert spent_epsilon(ledger) == TENTH.epsilon
 
 
-def test_a_secret_that_other_hands_wrote_is_said_to_be_damaged(address) -> None:
+def test_an_edited_secret_is_reported_as_damaged(address) -> None:
     with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
         ask(ledger)
     unfreeze(address)
@@ -283,7 +283,7 @@ def test_a_secret_that_other_hands_wrote_is_said_to_be_damaged(address) -> None:
                 look()
 
 
-def test_owners_that_other_hands_wrote_are_said_to_be_damaged(address) -> None:
+def test_edited_owners_are_reported_as_damaged(address) -> None:
     with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
         ask(ledger)
     unfreeze(address)

@@ -62,7 +62,7 @@ def test_an_id_is_refused_where_rows_are_the_unit(url):
         assert release(ledger, 1, ROW).charged
 
 
-def test_a_changed_bound_is_the_same_person_and_stands_in_its_entry(url):
+def test_a_changed_bound_keeps_the_unit_and_is_recorded_in_its_entry(url):
     with of_unit(url, PATIENT) as ledger:
         for number, rows in enumerate((3, 1, 50)):
             assert release(ledger, number, Unit("patient", rows=rows)).charged

@@ -22,7 +22,7 @@ def test_uniform_below_takes_leading_bits_and_rejects_the_rest(tools, bound):
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 1000, 2**63 - 25])
-def test_one_below_draws_what_uniform_below_draws(bound):
+def test_one_below_and_uniform_below_draw_the_same_numbers(bound):
     many, one = SimulatedEntropy(2), SimulatedEntropy(2)
     assert [int(uniform_below(bound, 1, many)[0]) for _ in range(200 if bound > 1 else 1)] == [
         one_below(bound, one) for _ in range(200 if bound > 1 else 1)

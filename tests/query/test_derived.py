@@ -60,7 +60,7 @@ def test_days_since_the_row_before_are_those_of_a_loop(seed: int) -> None:
     assert counted(rows, "gap", "visits") == expected
 
 
-def test_rows_of_one_day_stand_in_the_order_of_their_keys() -> None:
+def test_rows_of_one_day_are_in_the_order_of_their_keys() -> None:
     rows = dict(database(0)) | {
         "visits": [
             {"visit_id": key, "patient_id": 1, "admitted": day, "kind": 0, "cost": cost}

@@ -134,7 +134,7 @@ def test_a_batch_is_refused_for_nothing_or_charged_and_answered(people, attribut
         (("city", "nobody"), TableError),
     ],
 )
-def test_columns_that_the_table_does_not_have_are_found_out_before_the_charge(people, columns, error):
+def test_missing_columns_are_reported_before_the_charge(people, columns, error):
     before = people.ledger.remaining().spent
     loss = EpsilonDelta(1, "1e-6")
     with pytest.raises(error):
@@ -239,7 +239,7 @@ def test_what_a_session_refuses_is_neither_counted_nor_spent(vault):
 
 
 @pytest.mark.parametrize("wrong", [1, 0.1, "1", None])
-def test_what_is_no_loss_is_refused_wherever_it_is_stated(vault, wrong):
+def test_an_invalid_loss_is_refused_in_every_place_that_takes_one(vault, wrong):
     for refused in (
         lambda: Session(vault, budget=wrong, queries=2),
         lambda: Adaptive(vault, budget=wrong),

@@ -32,7 +32,7 @@ def cut(table):
     return open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=1)))
 
 
-def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulated) -> None:
+def test_an_answer_over_a_bounded_table_states_the_bound_in_every_form(cut, simulated) -> None:
     answer = ask(SimulatedVault(cut, seed=1), count(), loss=MUCH)
     said = (
         "intervals are of the bounded table: at most 1 row of one id, the rest is left out, and so are rows without id"
@@ -99,7 +99,7 @@ def test_the_owner_is_told_exactly_what_a_bound_leaves_out(table) -> None:
     assert dropped_rows(open_table(table), DOMAIN) is None
 
 
-def test_the_owner_is_told_how_many_rows_are_nobodys() -> None:
+def test_the_owner_is_told_how_many_rows_have_no_unit() -> None:
     ids = pa.array(["a"] * 3 + ["b"] + [None] * 5, pa.string())
     people = pa.table({"id": ids, "sex": ["F", "M", "x", None, "F", "M", "F", "x", None]})
     strict = Domain((Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),), unit=Unit("id", rows=2))

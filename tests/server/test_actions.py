@@ -284,7 +284,7 @@ def test_analysts_do_not_see_the_log(bench):
     assert bench.ask("GET", "/v1/actions").status_code == 403
 
 
-def test_a_log_that_other_hands_changed_is_told_on_the_page_and_by_the_command(bench, tmp_path):
+def test_an_edited_log_is_reported_on_the_page_and_by_the_command(bench, tmp_path):
     unfreeze(bench.service.url)
     behind_its_back(bench.service.url, "UPDATE service_action SET actor = 'eve' WHERE number = 2")
     assert "broken at action 2" in bench.ask("GET", "/steward/all/actions").text

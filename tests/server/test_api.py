@@ -336,7 +336,7 @@ def test_caps_bind_analysts_and_stewards_see_who_spent(server, steward):
     assert [entry["cost"].split(";")[0] for entry in summed] == ["epsilon 0.3", "nothing"]
 
 
-def test_whether_one_person_or_nobody_matches_shows_in_nothing_but_the_number(server, analyst):
+def test_only_the_number_depends_on_whether_one_person_or_none_matches(server, analyst):
     """One person is 98 and no person is 99: same status, same shape, same charge."""
     shapes, charges = [], []
     for age in (98, 99):

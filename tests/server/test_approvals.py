@@ -259,7 +259,7 @@ def test_a_budget_that_does_not_admit_a_release_asks_for_no_approval(service):
     assert service.approvals.pending() == []
 
 
-def test_a_retired_dataset_releases_nothing_more_whoever_asks(service, monkeypatch):
+def test_a_retired_dataset_releases_nothing_more_to_anyone(service, monkeypatch):
     monkeypatch.setattr(
         Snapshots, "remove_unneeded", lambda _: None
     )  # which would end what is under way in another way

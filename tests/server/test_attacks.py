@@ -99,7 +99,7 @@ def test_an_approval_is_used_once_however_many_ask_at_two_servers(servers, table
     assert spent(servers[1]) == 1
 
 
-def test_whoever_asked_approves_under_no_spelling_of_their_name(servers, table):
+def test_an_applicant_approves_their_request_under_no_spelling_of_their_name(servers, table):
     """Another key, another form of the name, the page of another server: the name decides."""
     registered(servers[0], table)
     asker = servers[0].client("Zoë", Scope.STEWARD)

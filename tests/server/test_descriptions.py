@@ -116,7 +116,7 @@ def test_tables_of_a_database_are_drafted_by_its_catalogue(served, steward):
         engine.dispose()
 
 
-def test_what_cannot_be_described_is_refused_in_a_sentence(served, steward):
+def test_a_source_that_cannot_be_described_is_refused_with_a_message(served, steward):
     folder = served[1]
     for source, kind in (
         (str(folder / "elsewhere.parquet"), "place-refused"),

@@ -96,5 +96,5 @@ def test_a_question_that_does_not_pass_the_quick_way_is_answered_in_the_same_kin
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/html", "", "application/json, application/vnd.apache.parquet"])
-def test_whoever_names_no_other_kind_first_gets_json(ask, accept):
+def test_json_is_returned_unless_another_type_is_preferred(ask, accept):
     assert ask(SMALL, Accept=accept).json()["columns"] == ["mean(b)"]

@@ -201,7 +201,7 @@ def test_places_are_given_back_when_replies_are_sent_lost_or_never_made():
         pass
 
 
-def test_a_worker_has_so_many_large_questions_under_way_whoever_asks():
+def test_a_worker_runs_a_limited_number_of_large_questions_of_all_analysts():
     quotas, permits = Quotas(), []
     for number in range(16):
         with quotas.question_slot(f"key {number}", LARGE) as permit:

@@ -193,7 +193,7 @@ def test_killed_again_and_again(stage):
     check(stage, delivered)
 
 
-def test_a_ledger_that_goes_away_is_said_and_harms_nothing(people, postgres):
+def test_an_unreachable_ledger_is_reported_and_harms_nothing(people, postgres):
     """Every connection is cut in the middle of the load; clients retry with their keys."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.engine import make_url

@@ -56,7 +56,7 @@ def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatc
     assert closed[0] is not one.ledger
 
 
-def test_nobody_starts_threads_without_end(worker, monkeypatch):
+def test_the_number_of_threads_is_bounded(worker, monkeypatch):
     monkeypatch.setattr(release_jobs, "MAX_OPEN", 2)
     with release_jobs.RELEASE_SLOT:
         jobs = [release_jobs.release("people", FORM, ANA, worker)["job"] for _ in range(2)]

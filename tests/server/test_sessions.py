@@ -86,7 +86,7 @@ def test_a_key_in_the_cookie_opens_nothing(server, browse):
     assert browser.get("/datasets/people").status_code == 401
 
 
-def test_leaving_ends_the_session_wherever_it_was_copied_to(server, browse):
+def test_logging_out_ends_every_copy_of_the_session(server, browse):
     cookies = server.session("ana", Scope.ANALYST)
     first, copy = browse(cookies), browse(cookies)
     assert copy.get("/datasets/people").status_code == 200

@@ -115,7 +115,7 @@ def test_without_a_password_in_the_file_the_database_does_not_answer(database, t
         ("/srv/ann:pw@people.csv", False),
     ],
 )
-def test_a_password_is_seen_wherever_it_stands_in_an_address(source, holds):
+def test_a_password_is_found_in_every_part_of_an_address(source, holds):
     assert has_password(source) is holds
     if holds:
         with pytest.raises(RefusalError) as refused:

@@ -74,7 +74,7 @@ def test_a_forgotten_table_is_read_from_its_snapshot(tmp_path, tables):
         assert abs(first[0][0].estimate - again[0][0].estimate) < 20
 
 
-def test_whoever_looks_for_changes_asks_nothing(tmp_path, tables):
+def test_looking_for_changes_leaves_the_order_of_the_cache(tmp_path, tables):
     with closing(opened(tmp_path, tables, 1 << 40)) as service:
         for name in ("t2", "t0", "t1"):
             ask(service, name)

@@ -249,7 +249,7 @@ def test_stored_answers_are_repeated_to_the_byte_and_for_nothing(server, table, 
     assert spent(server) == 1
 
 
-def test_no_question_looks_at_the_source_or_waits_for_whoever_does(tmp_path, table, monkeypatch):
+def test_no_question_reads_the_source_or_waits_for_a_reader(tmp_path, table, monkeypatch):
     form = AskRequest(sql=COUNT, loss={"epsilon": "0.1"})
     with closing(Service(f"sqlite:///{tmp_path}/s.ledger", create=True)) as service:
         service.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
@@ -503,7 +503,7 @@ def counted(service, epsilon="1"):
     return asked.values[0][0].estimate
 
 
-def test_what_is_being_taken_is_not_tidied_away(tmp_path, table):
+def test_a_snapshot_in_progress_is_not_deleted(tmp_path, table):
     url = f"sqlite:///{tmp_path}/s.ledger"
     with closing(Service(url, create=True)) as service, closing(Service(url)) as other:
         service.register("people", source=str(table), domain=DOMAIN, limit="10", more={})

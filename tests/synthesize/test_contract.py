@@ -55,7 +55,7 @@ FUNCTIONS = {
 }
 
 
-def test_every_method_of_the_folder_stands_in_the_tuple():
+def test_every_synthesis_method_of_the_folder_is_in_the_tuple():
     found = {
         id(value)
         for module in pkgutil.iter_modules(methods.__path__)

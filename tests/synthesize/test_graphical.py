@@ -128,7 +128,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
     assert vault.reserved == []
 
 
-def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
+def test_many_codes_do_not_prevent_zeros_over_few_codes():
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
     vault = SimulatedVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
     aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=SizeLimits(cells=50))

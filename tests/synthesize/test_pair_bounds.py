@@ -174,7 +174,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("place", "value"), WRONG, ids=str)
-def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
+def test_forged_distances_are_refused(place, value) -> None:
     made = released_once()
     payload = distances_payload(stated_errors.distances_of_rows(made.model, np.zeros((9, 3), dtype=np.int64)))
     assert len(restore_distances(DOMAIN, payload)) == 3
@@ -184,7 +184,7 @@ def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda held: held[:-1], lambda held: held - 1000, lambda held: held + 0.5])
-def test_counts_of_a_model_that_somebody_made_up_are_refused(change) -> None:
+def test_forged_counts_of_a_model_are_refused(change) -> None:
     payload = distances_payload(
         stated_errors.distances_of_rows(released_once().model, np.zeros((9, 3), dtype=np.int64))
     )

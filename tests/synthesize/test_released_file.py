@@ -204,7 +204,7 @@ def test_tables_of_another_release_are_refused(release, tmp_path) -> None:
         read_release(rewritten(tmp_path / "one.parquet", lambda m, _: m.update({TABLES_KEY: theirs})))
 
 
-def test_tables_too_large_to_travel_are_left_out_and_the_file_says_where_to_ask(release, tmp_path, monkeypatch) -> None:
+def test_tables_too_large_for_the_file_are_left_out_with_a_note_on_where_to_ask(release, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(synthetic, "_MOST_BYTES", 1000)
     rows, _ = release.sample_with_codebook()
     rows.write(tmp_path / "a.parquet")

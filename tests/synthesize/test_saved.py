@@ -73,7 +73,7 @@ ODD_ARRAYS = (np.array([1.5]), np.zeros((2, 2)), np.array([-7, 10**9]))
 
 
 @pytest.mark.parametrize("method", ["histogram", "mst"])
-def test_files_that_somebody_made_up_are_refused_or_can_be_sampled(method: str, tmp_path: Path) -> None:
+def test_forged_files_are_refused_or_can_be_sampled(method: str, tmp_path: Path) -> None:
     save(released(method), tmp_path / "model")
     payload = decode((tmp_path / "model").read_bytes()[32:])
     outer = payload["release"]

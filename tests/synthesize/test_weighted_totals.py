@@ -145,7 +145,7 @@ def test_weighted_totals_hold_better_and_counts_as_well():
     assert plain[0] < 1.2 * plain[1]
 
 
-def test_totals_travel_with_a_saved_model_and_are_said_in_its_codebook():
+def test_totals_are_saved_with_a_model_and_stated_in_its_codebook():
     release = released(Role.WEIGHT, 1)
     totals = release.model.totals
     assert {total.attribute for total in totals} == set("abcdef")

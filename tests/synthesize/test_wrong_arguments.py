@@ -86,7 +86,7 @@ def test_a_number_of_rows_that_is_all_noise_is_refused_before_the_charge(method,
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_what_is_no_vault_is_refused_in_a_sentence(method) -> None:
+def test_an_argument_that_is_no_vault_is_refused_with_a_message(method) -> None:
     for table in ("people.csv", None, DOMAIN):
         with pytest.raises(InputError, match=r"the vault that sf\.open"):
             method(table, loss=Rho(1), total=synthesize.PublicTotal(30))

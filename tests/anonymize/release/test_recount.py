@@ -137,7 +137,7 @@ def test_rows_that_are_to_be_left_out_are_never_published() -> None:
         count(CountedTable(TABLE, left_out={"a": [1]}), recode([[0, 0], [0, 1]]))
 
 
-def test_a_class_with_people_and_no_row_tells_who_is_not_there() -> None:
+def test_a_class_with_people_and_no_row_reveals_who_is_absent() -> None:
     """Suppression cannot cure it, so it is looked at though nothing of it is published."""
     population = SparseTable(
         ("a", "b"), np.array([[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]], np.uint8), np.array([9] * 5)

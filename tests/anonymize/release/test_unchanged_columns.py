@@ -102,7 +102,7 @@ def test_a_value_of_one_person_is_nearly_unique_however_many_rows_repeat_it(visi
         mondrian(opened(tmp_path, source, domain), "income")
 
 
-def test_what_is_kept_anyway_stands_in_the_statement_and_in_the_journal(tmp_path: Path) -> None:
+def test_unchanged_columns_are_named_in_the_statement_and_the_journal(tmp_path: Path) -> None:
     release = mondrian(opened(tmp_path), "ill", Keep(name="encounter", anyway=True))
     assert Counter(release.rows["encounter"].to_pylist()) == Counter(table()["encounter"].to_pylist())
     (stated,) = entries(tmp_path)
@@ -113,7 +113,7 @@ def test_what_is_kept_anyway_stands_in_the_statement_and_in_the_journal(tmp_path
     assert "--keep-anyway" not in mondrian(opened(tmp_path), "ill").guarantee
 
 
-def test_the_id_of_people_is_never_kept_anyway(tmp_path: Path) -> None:
+def test_the_id_of_people_is_never_kept_as_an_unchanged_column(tmp_path: Path) -> None:
     source = opened(tmp_path, domain=Domain(DOMAIN.attributes, unit=Unit("encounter", rows=1)))
     with pytest.raises(InputError, match="identifies people"):
         mondrian(source, Keep(name="encounter", anyway=True))

@@ -7,7 +7,7 @@ from sfumato.evaluate.attacks.suite import attack_marginals
 from sfumato.evaluate.released import AnsweredWorkload, Claim, Released
 
 
-def test_homer_tells_members_of_a_small_study_from_their_means():
+def test_homer_recognizes_members_of_a_small_study_from_its_means():
     luck = np.random.default_rng(0)
     shares = luck.uniform(0.1, 0.9, 3000)
     members, strangers = (luck.random((60, 3000)) < shares for _ in range(2))

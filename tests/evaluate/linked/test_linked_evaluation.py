@@ -54,7 +54,7 @@ def test_other_families_score_like_the_same_drawn_again(judged: dict[str, Linked
     assert own.sibling_same < 0.5 * dealt.sibling_same
 
 
-def test_a_copy_is_found_out_and_others_are_not(judged: dict[str, LinkedResult]) -> None:
+def test_a_copy_is_detected_and_other_releases_are_not(judged: dict[str, LinkedResult]) -> None:
     copy = {each.attack: each for each in judged["copy"].attacks}
     others = {each.attack: each for each in judged["others"].attacks}
     assert copy["membership of a family (visits)"].interval.low > 0.3

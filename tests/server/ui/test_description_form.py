@@ -58,7 +58,7 @@ RICH = {
 
 
 @pytest.mark.parametrize("document", [DOMAIN, VISITS, RICH, SCHEMA], ids=["people", "visits", "rich", "hospital"])
-def test_a_form_that_nobody_changed_leaves_the_document_as_it_is_to_the_byte(document):
+def test_an_unchanged_form_leaves_every_byte_of_the_document(document):
     draft = {**document, "draft": True}
     assert write_yaml(edited_document(draft, form_fields(draft))) == write_yaml(draft)
 

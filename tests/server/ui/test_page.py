@@ -239,7 +239,7 @@ def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(
     expect(page.locator("#result")).not_to_contain_text("Half that error")
 
 
-def test_rows_beyond_the_bound_are_counted_and_drowned_answers_announced(registered, browser, tmp_path):
+def test_rows_beyond_the_bound_are_counted_and_very_noisy_answers_announced(registered, browser, tmp_path):
     started, _ = registered
     with started.client("stew", Scope.STEWARD) as client:
         source = str(write_visits(tmp_path / "visits.parquet"))

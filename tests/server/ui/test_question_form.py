@@ -12,7 +12,7 @@ from sfumato_server.ui.question_form import Controls, QuestionForm
 PAY = Real(name="pay", edges=(0.0, 10.0, 40.0), points=(0.0, 10.0), unknown=Unknown.CLAMP)
 
 
-def test_ends_behind_a_point_are_said_in_words():
+def test_ends_just_after_a_point_are_described_in_words():
     offered = Controls.for_attribute(PAY)
     assert [word for _, word in offered.low] == ["0.0", "above 0.0", "10.0", "above 10.0"]
     assert [word for _, word in offered.high] == ["0.0 (included)", "10.0", "10.0 (included)"]

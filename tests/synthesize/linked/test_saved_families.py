@@ -123,7 +123,7 @@ MADE_UP = [
 ]
 
 
-def test_models_that_somebody_made_up_are_refused_or_can_be_drawn(tmp_path: Path) -> None:
+def test_forged_models_are_refused_or_can_be_drawn(tmp_path: Path) -> None:
     save_linked(made(), tmp_path / "model")
     stored = decode((tmp_path / "model").read_bytes()[32:])
     for changed in MADE_UP:
