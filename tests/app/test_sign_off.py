@@ -157,6 +157,37 @@ def test_fields_that_contradict_the_text_of_a_guarantee_are_refused(workspace: P
     assert "contradicts itself" in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("changed", "added", "says"),
+    [
+        (b'"epsilon":"2"', b',"checked by":"the ledger"', "states a loss that is none"),
+        (b'"method":"', b"certified ", "of the method"),
+        (
+            b"adding or removing one row",
+            b", beyond what journal entries 2 released, of which it was made as well",
+            "made",
+        ),
+    ],
+)
+def test_what_the_page_shows_is_that_of_the_entry(workspace: Path, changed: bytes, added: bytes, says: str) -> None:
+    table = pq.read_table(workspace / "more.parquet")
+    held, key = dict(table.schema.metadata), b"sfumato.codebook"
+    forged = held[key].replace(changed, changed + added, 1)
+    assert forged != held[key]
+    pq.write_table(table.replace_schema_metadata({**held, key: forged}), workspace / "shown.parquet")
+    arguments = ("sign-off", "shown.parquet", "--html", "none.html", "--ledger", "people.ledger")
+    assert says in sfumato(*arguments, cwd=workspace, code=2).stderr
+
+
+@pytest.mark.parametrize("change", [{"verdict": "Good"}, {"verdict": "No leak found", "interval": [0.2, 0.4]}])
+def test_an_evaluation_that_contradicts_itself_is_refused(workspace: Path, change: dict) -> None:
+    document = json.loads((workspace / "evaluation.json").read_text())
+    next(each for each in document["verdicts"] if each["is_risk"]).update(change)
+    (workspace / "forged.json").write_text(json.dumps(document))
+    arguments = ("sign-off", "made.parquet", "--html", "none.html", "--evaluation", "forged.json")
+    assert "is not what" in sfumato(*arguments, cwd=workspace, code=2).stderr
+
+
 @pytest.mark.parametrize("loss", [("--rho", "0.5"), ("--epsilon", "1", "--delta", "1e-9")])
 @pytest.mark.parametrize("unit", ["{id: pid, rows: 2}", "{id: pid, rows: 1, per: {town: {rows: 1, groups: 1}}}"])
 def test_every_guarantee_of_ours_agrees_with_itself(tmp_path: Path, loss: tuple[str, ...], unit: str) -> None:
@@ -177,6 +208,9 @@ def test_an_anonymized_table_is_counted_again_and_compared_with_its_source(works
     assert told["tiles"]["Privacy"] == "5-anonymity"
     assert told["tiles"]["Accuracy"] == "Not evaluated"
     assert told["internal"] is True
+    assert told["checks"][-1]["text"].startswith(
+        "The table of --table was not compared with the ledger: it has 600 rows"
+    )
     lines = {each["measure"]: (each["before"], each["after"]) for each in told["reidentification"]}
     before, after = (
         [line.split(",") for line in (workspace / name).read_text().splitlines()[1:]]

@@ -39,6 +39,8 @@ class Verdict(StrEnum):
 
 
 _ORDER = (Verdict.GOOD, Verdict.NO_LEAK, Verdict.UNKNOWN, Verdict.WITH_CARE, Verdict.LEAK, Verdict.NOT_FOR_USE)
+_OF_ACCURACY = (Verdict.GOOD, Verdict.WITH_CARE, Verdict.NOT_FOR_USE)
+_OF_RISK = (Verdict.NO_LEAK, Verdict.LEAK, Verdict.BROKEN)
 
 
 @dataclass(frozen=True)
@@ -101,16 +103,21 @@ class Judgement:
         """Return the judgment that ``to_json`` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: a field is missing, the verdict is none, or an interval has no two numbers.
+            KeyError, TypeError, ValueError: a field is missing, the verdict is none or contradicts the rest, or an
+                interval has no two numbers.
         """
         question, figure, compared = (str(value[name]) for name in ("question", "this_release", "to_compare_with"))
         judgement = Judgement(question, figure, compared, Verdict(value["verdict"]), is_risk=bool(value["is_risk"]))
+        if judgement.verdict in (_OF_ACCURACY if judgement.is_risk else _OF_RISK):
+            raise ValueError("an attack has another kind of verdict than a question about accuracy")
         if value.get("interval") is None:
             return judgement
         low, high = map(float, value["interval"])
         limit = None if value.get("limit") is None else float(value["limit"])
         if not all(-1 <= number <= 1 for number in (low, high, limit or 0.0)):  # also refuses NaN
             raise ValueError("advantages of attacks lie between -1 and 1")
+        if judgement.verdict is Verdict.NO_LEAK and low > 0:
+            raise ValueError("an attack whose whole interval lies above 0 found a leak")
         return replace(judgement, interval=(low, high), limit=limit)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import InputError
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.sign_off.ledger_record import EntryChoice, LedgerRecord, open_record
-from sfumato.report.sign_off.sign_off_page import Purpose, SignOff, render_sign_off, verdicts_of_file
+from sfumato.report.sign_off.sign_off_page import Check, Purpose, SignOff, render_sign_off, verdicts_of_file
 from sfumato.synthesize.codebook.codebook import KEY
 
 if TYPE_CHECKING:
@@ -142,7 +142,12 @@ def _anonymized(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
     if evidence.table is not None:
         before = assess_table(evidence.table, quasi=stated.quasi, threshold=THRESHOLD)
     verdicts = evidence.verdicts(table.name, table.digest)
-    return anonymized_sign_off(table, stated, (before, after), purpose=purpose, record=record, verdicts=verdicts)
+    page = anonymized_sign_off(table, stated, (before, after), purpose=purpose, record=record, verdicts=verdicts)
+    if before is None:
+        return page
+    rows = f"it has {before.rows + before.left_out:,} rows, and the release was made of {stated.facts['rows']:,}"
+    named = Check(f"The table of --table was not compared with the ledger: {rows}", to_judge=True)
+    return replace(page, checks=(*page.checks, named))
 
 
 def draw_release_sign_off(release: Any, purpose: Purpose, evidence: Evidence) -> HtmlPage:  # noqa: ANN401  (any family)

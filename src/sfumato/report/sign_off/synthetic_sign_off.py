@@ -39,6 +39,7 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.synthetic import Synthetic, read_release
 from sfumato.vault.interface import decode
+from sfumato.vault.vault import REUSED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 PAIR = Threshold("Measured pairs of columns", 0.05, 0.2)
 _NAMED = 3  # pairs that a line names
 _REUSED = re.compile(r", beyond what journal entries ([0-9]+(?:, [0-9]+)*) released, of which it was made as well$")
+_LOSS_FIELDS = ({"rho"}, {"epsilon"}, {"epsilon", "delta"})
 _DAMAGED = (SfumatoError, KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
 NOT_PROTECTED = (
     "Facts about a whole group. The release is meant to show them.",
@@ -103,10 +105,16 @@ def choose_entry(book: Codebook, journal: Sequence[Entry]) -> tuple[Entry]:
     """Return the entry of a release in the journal of its dataset.
 
     Raises:
-        InputError: the ledger has no such release, or one with another guarantee or domain.
+        InputError: the ledger has no such release, or one with another guarantee, domain or method.
     """
     entry = entry_numbered(journal, book.journal_entry)
     refuse_other_release(entry, _REUSED.sub("", book.guarantee.text), book.domain)
+    if entry.method != book.method:  # the page names it
+        raise InputError(
+            f"entry {entry.number} of the ledger does not match the file: it is one of the method {entry.method}, and "
+            f"the file states {book.method}",
+            culprit=entry.number,
+        )
     return (entry,)
 
 
@@ -190,8 +198,9 @@ def stated_loss(guarantee: Guarantee) -> Loss | None:
     """
     if not guarantee.loss:
         return None
+    known = set(guarantee.loss) in _LOSS_FIELDS  # the page shows every field
     try:
-        return parse_stated_loss(guarantee.loss)
+        return parse_stated_loss(guarantee.loss if known else {})
     except (KeyError, TypeError, ValueError, InputError):
         raise InputError("the codebook of the file states a loss that is none: it is damaged or forged") from None
 
@@ -204,7 +213,9 @@ def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Ch
     if not guarantee.loss:
         return Tile("Privacy", "No guarantee", guarantee.text, Tone.BAD)
     loss = ", ".join(f"{name} {value}" for name, value in guarantee.loss.items())
-    sentence = f"Differential privacy, {loss}, for {guarantee.unit}."
+    reused = _REUSED.search(guarantee.text)
+    beyond = f", beyond what entries {reused[1]} released" if reused else ""
+    sentence = f"Differential privacy, {loss}, for {guarantee.unit}{beyond}."
     if record is None:
         return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
     if compared.to_judge:
@@ -217,6 +228,22 @@ def _reused(book: Codebook) -> tuple[int, ...]:
     """Return the earlier entries that a release was also made of."""
     reused = _REUSED.search(book.guarantee.text)
     return () if reused is None else tuple(map(int, reused[1].split(", ")))
+
+
+def _refuse_other_sources(book: Codebook, record: LedgerRecord) -> None:
+    """Refuse a file that states other reused entries than the stored model of its entry, which the ledger holds.
+
+    Raises:
+        InputError: they differ.
+    """
+    body = record.bodies.get(record.entry.number)
+    used = () if body is None else tuple(decode(body).get(REUSED, ()))
+    if body is not None and used != _reused(book):
+        raise InputError(
+            f"entry {record.entry.number} of the ledger does not match the file: it was made of the earlier entries "
+            f"{', '.join(map(str, used)) or '(none)'}, and the file states others",
+            culprit=record.entry.number,
+        )
 
 
 def _right_guesses(book: Codebook, record: LedgerRecord | None) -> float | None:
@@ -279,10 +306,15 @@ def _checks(record: LedgerRecord | None) -> tuple[Check, ...]:
 
 
 def _compared_rows(signed: SignedRows, record: LedgerRecord | None) -> Check:
-    """Draw the rows of the ledger's entry again, and compare the rows of the file with them."""
+    """Draw the rows of the ledger's entry again, and compare the rows of the file with them.
+
+    Raises:
+        InputError: the file states other sources than the entry.
+    """
     if record is None:
         return Check("The rows were not compared with the ledger; their hash stands below", to_judge=True)
     number, book = record.entry.number, signed.book
+    _refuse_other_sources(book, record)
     drawn = _drawn_again(signed, record)
     if drawn is None:
         why = "the file does not carry its description, or the ledger does not hold the model"
