@@ -226,7 +226,7 @@ class Reservation:
         """Charge the release in a transaction, or find that it was charged before.
 
         A release that is in the journal is not charged to the dataset again, even if its answer is still pending.  An
-        analyst who has not received it before is charged to their own cap.
+        analyst who was not charged for it before is charged to their own cap.
         """
         self.charged = self.charged_analyst = False
         event, key = self.event, self.event.key
@@ -276,7 +276,7 @@ class Reservation:
             self._is_retried, self._must_count = True, False
 
     def _repeat(self, transaction: Transaction, stored: Stored) -> None:
-        """Show a release that is in the journal; an analyst who has not received it is charged."""
+        """Show a release that is in the journal; an analyst who was not charged for it is charged."""
         event = self.event
         self.number, self.answer = stored.number, stored.answer
         if event.analyst is None or transaction.was_shown:

@@ -109,7 +109,7 @@ class Transaction:
 
     Attributes:
         name: the name of the dataset.
-        founded: the secret of the dataset, which is unique for any name.
+        founded: the secret of the dataset.  No other dataset has it, even under the same name.
         unit: the unit of all charges; None in an old ledger before its next release.
         version: the number of the last declared version of the data; 0 before the first.
         version_digest: the digest of its content under the ledger's secret; None before the first.

@@ -5,7 +5,7 @@ probability table.  A shuffled batch follows Feldman, McMillan, Talwar 2023 ("St
 shuffling"), Theorem 3.1.  Consider n reports of an epsilon0-LDP randomizer, in random order and without names.  One
 person's value is then at least as well hidden as in the pair
 
-(A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
+    (A + D, C - A + 1 - D)   and   (A + 1 - D, C - A + D),
 
 with C ~ Binomial(n - 1, 2 / (e^epsilon0 + 1)) clones, A ~ Binomial(C, 1/2) and D ~ Bernoulli(e^epsilon0 / (e^epsilon0 +
 1)).  The divergence of the pair is summed numerically.  Tails outside the sum are added to delta.

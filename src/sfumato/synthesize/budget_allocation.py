@@ -1,7 +1,7 @@
 """Divide a loss over the steps and tables of a method, and choose the source of the number of synthetic rows.
 
-The division reads sizes of tables, weights and noisy counts, which are public.  The number of rows equals the true
-number only if that is public.
+The division reads sizes of tables, weights and noisy counts, which are public.  The number of rows is measured with
+noise unless it is public.
 """
 
 from __future__ import annotations

@@ -209,7 +209,8 @@ class StatedLoss(TypedDict, total=False):
     Attributes:
         loss: the loss as one object, instead of the two numbers.
         epsilon: the epsilon of the release.  Smaller is more private and less accurate.
-        delta: the delta that goes with ``epsilon``, such as 1e-9.  Without it the same epsilon has more noise.
+        delta: the delta that goes with ``epsilon``, such as 1e-9.  At the same epsilon, many measured tables have less
+            noise with a delta, and a single count has more.
     """
 
     loss: Loss | None

@@ -1,4 +1,4 @@
-"""The server: it counts reports into states, and estimates from states."""
+"""The server, which counts reports into states and computes estimates from states."""
 
 from __future__ import annotations
 

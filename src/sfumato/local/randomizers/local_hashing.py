@@ -170,7 +170,7 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
 
     With a character psi of GF(size), pairs (a, b) of weight w support the value v by
 
-    sum w [<a, v> = b] = 1/size sum_c sum w psi(c (<a, v> - b)),
+        sum w [<a, v> = b] = 1/size sum_c sum w psi(c (<a, v> - b)),
 
     so every multiple c of a pair is at the position ``c a`` of one spectrum.  Multiples of a pair support the same
     values.  ``counts``, ``(directions, size)``, has their sum for the multiple whose leading digit of ``a`` is one.
