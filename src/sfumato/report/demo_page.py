@@ -23,7 +23,7 @@ COMMANDS = (
     'sfumato domain accept people.yaml --by "Your Name" --table people.csv',
     "sfumato synthesize people.csv --domain people.yaml --epsilon 1 --delta 1e-9 --limit 2,1e-9 --create --out new.csv",
 )
-"""The commands that release a table of one's own."""
+"""The commands that release the reader's own table."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PeopleByColumn:
         return Markup("".join(parts))  # noqa: S704  (columns and labels of a bundled table)
 
     def minus(self, other: PeopleByColumn) -> PeopleByColumn:
-        """Return the differences."""
+        """Return the differences between these numbers and ``other``."""
         return PeopleByColumn(
             {
                 column: {label: number - other.by_column[column][label] for label, number in values.items()}
@@ -64,9 +64,9 @@ class DemoRelease:
 
     Attributes:
         epsilon: the loss, as text.
-        right_guesses: largest chance to guess rightly whether a person is in the table.
-        numbers: how many numbers are released.
-        worst: how many people the worst of them is off by.
+        right_guesses: largest probability of a right guess whether a person is in the table.
+        numbers: the number of released numbers.
+        worst: the largest error of a number, in people.
         marginals: the people by each column.
     """
 
@@ -92,7 +92,7 @@ def render_demo(
     """Return the page as one HTML document.
 
     Args:
-        people: the number and the kind of the people, as the first sentence says.
+        people: the number and the kind of the people, for the first sentence.
         real: the people of the real table by each column, which is published.
         releases: from the smallest loss to the largest.
         first: place of the release that is shown first, from 1.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sfumato.ledger import Entry
 
 THRESHOLD = 0.2
-"""The risk above which a row is at risk, as the page says."""
+"""A row with a higher risk is at risk; the page states this number."""
 _NAMED = 6  # quasi-identifiers that a sentence names
 
 
@@ -65,10 +65,10 @@ class StatedAnonymization:
     """An anonymization as the journal states it.
 
     Attributes:
-        statement: what is promised instead of differential privacy.
+        statement: the promise that replaces differential privacy.
         quasi: the quasi-identifiers.
         criteria: the criteria.
-        unchanged: the columns that are published as they are.
+        unchanged: the columns that are published unchanged.
         facts: the exact figures that are published with the rows.
     """
 
@@ -113,7 +113,7 @@ def published_file(path: Path) -> PublishedTable:
     """Return an anonymized file.
 
     Raises:
-        TableError: it cannot be read.
+        TableError: the file cannot be read.
     """
     columns = tuple(column.name for column in open_table(str(path)).schema())
     return PublishedTable(path.name, hashlib.sha256(path.read_bytes()).hexdigest(), str(path), columns)
@@ -146,7 +146,7 @@ def matching(table: PublishedTable, record: LedgerRecord) -> tuple[StatedAnonymi
     """Return the newest anonymization of a record that published a table, the risk of the table, and its entry alone.
 
     Raises:
-        InputError: its rows are those of none.
+        InputError: no anonymization of the record has these rows and classes.
     """
     for entry in record.releases:
         body = record.bodies.get(entry.number)
@@ -186,11 +186,11 @@ def anonymized_sign_off(
 
     Args:
         table: the rows.
-        stated: what was promised.
+        stated: the anonymization and its promise.
         risks: the risk of the protected table, or None if it is unknown, and the risk of the rows.
-        purpose: for whom and what they are released.
+        purpose: the recipients and the purpose.
         record: their entry in the ledger; None: no ledger was given.
-        verdicts: those of an evaluation of this file, computed from the protected table; None: not evaluated.
+        verdicts: the verdicts of an evaluation of this file, computed from the protected table; None: not evaluated.
     """
     before, after = risks
     attacks = tuple(each for each in verdicts or () if each.is_risk)

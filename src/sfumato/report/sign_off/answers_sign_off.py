@@ -57,7 +57,7 @@ class SignedAnswer:
         provenance: method, parameters, domain and number of the journal entry.
         lines: key, column, estimate, and both ends of the interval, as text.
         widest: half of the widest interval.
-        confidence: of the intervals.
+        confidence: the confidence of the intervals.
     """
 
     name: str
@@ -94,7 +94,7 @@ def signed_answer(document: Mapping[str, Any], name: str, digest: str = "") -> S
 
     Raises:
         InputError: the guarantee contradicts the loss.
-        KeyError, TypeError, ValueError: it is no answer.
+        KeyError, TypeError, ValueError: the values are no answer.
     """
     guarantee, provenance = str(document["guarantee"]), document["provenance"]
     loss = parse_stated_loss(provenance["parameters"]["loss"])
@@ -118,7 +118,7 @@ def choose_answers(journal: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return the answers of a journal.
 
     Raises:
-        InputError: there is none.
+        InputError: the journal has no answer to a query.
     """
     entries = tuple(each for each in journal if each.family == _FAMILY and each.charge is not None)
     if not entries:
@@ -145,10 +145,10 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
     Args:
         name: name of the ledger.
         record: its entries that are answers.
-        purpose: for whom and what they are released.
+        purpose: the recipients and the purpose.
     """
     account, charge, answers = record.account, record.charge, len(record.releases)
-    assert account.limit is not None  # of a dataset
+    assert account.limit is not None  # a dataset has a limit
     unit = next((each.unit for each in record.releases if each.unit is not None), None)
     protected = "one row" if unit is None else str(unit).removeprefix("adding or removing ")
     promise, right = account.limit.guarantee(charge), right_guesses(charge)
@@ -191,7 +191,7 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
 
     Args:
         answer: the answer.
-        purpose: for whom and what it is released.
+        purpose: the recipients and the purpose.
         record: its entry in the ledger; None: no ledger was given.
     """
     right = (1 + answer.loss.advantage_bound()) / 2

@@ -58,7 +58,7 @@ class LedgerRecord:
     def budget(self) -> Budget:
         """Return the shares of the limit."""
         limit = self.account.limit
-        assert limit is not None  # of a dataset
+        assert limit is not None  # a dataset has a limit
         numbers = {each.number for each in self.releases}
         first = min(numbers)
         others = [each for each in self.journal if each.number not in numbers]
@@ -73,7 +73,7 @@ class LedgerRecord:
         return Budget(BudgetShares(earlier, own, later, left), sentences)
 
     def checks(self) -> tuple[Check, ...]:
-        """Return what the ledger shows about the releases."""
+        """Return the checks of the releases against the ledger."""
         numbers = [each.number for each in self.releases]
         named = f"entry {numbers[0]}" if len(numbers) == 1 else f"entries {numbers[0]} to {numbers[-1]}"
         charged = (
@@ -128,7 +128,7 @@ def refuse_other_release(entry: Entry, statement: str, domain: object) -> None:
     """Refuse a file that states another guarantee, or another description of the table, than its entry.
 
     Raises:
-        InputError: they differ.
+        InputError: the guarantees or the descriptions differ.
     """
     if entry.statement != statement or entry.question.parameters.get("domain") != domain:
         raise InputError(
@@ -157,7 +157,7 @@ def _share(limit: Loss, charges: Sequence[Charge | None]) -> float:
 
 
 def _acceptance(entry: Entry) -> tuple[Check, ...]:
-    """Return who accepted the description of the table, what they confirmed, and whether its draft was edited."""
+    """Return checks on the acceptance: the person, the confirmed findings, and the state of the draft."""
     if entry.accepted in (None, "nobody"):
         return (Check("The journal names nobody who accepted the description of the table", to_judge=True),)
     by = f"Description accepted by {entry.accepted}"

@@ -67,7 +67,7 @@ def signed_folder(folder: Path) -> SignedTables:
     """Return the linked tables of a folder.
 
     Raises:
-        InputError: it holds no release, or the release contradicts itself or its files.
+        InputError: the folder holds no release, or the release contradicts itself or its files.
     """
     book = read_family_codebook(folder)
     try:
@@ -78,7 +78,7 @@ def signed_folder(folder: Path) -> SignedTables:
 
 
 def signed_tables(book: Mapping[str, Any], statement: Mapping[str, Any]) -> SignedTables:
-    """Return the linked tables of a release that are not written."""
+    """Return the linked tables of a release that is not written to files."""
     return _signed("Release of linked tables", "", book, statement, matches=True)
 
 
@@ -139,7 +139,7 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
 
     Args:
         signed: the tables.
-        purpose: for whom and what they are released.
+        purpose: the recipients and the purpose.
         record: their entry in the ledger; None: no ledger was given.
 
     Raises:

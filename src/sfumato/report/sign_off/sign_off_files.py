@@ -1,4 +1,4 @@
-"""The sign-off page of a release, a file, a folder or a ledger, by what it is."""
+"""The sign-off page of a release, a file, a folder or a ledger, by its kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SQLITE = b"SQLite format 3\0"
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a page is checked against.
+    """The sources that a page is checked against.
 
     Attributes:
         ledger: an open ledger, or the path of its file, or its URL; None: the page states what the release states.
@@ -45,7 +45,7 @@ class Evidence:
         return None if self.evaluation is None else verdicts_of_file(self.evaluation, name, digest)
 
     def refuse(self, what: str, *names: str) -> None:
-        """Refuse evidence that a kind of release does not take.
+        """Refuse evidence that a kind of release does not use.
 
         Raises:
             InputError: there is such evidence.
@@ -58,7 +58,7 @@ def file_sign_off(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
     """Return the page of a synthetic file, a folder of linked tables, an anonymized file, an answer, or a ledger.
 
     Raises:
-        InputError: it is no release, or it and the evidence contradict each other.
+        InputError: the path is no release, or contradicts the evidence.
     """
     if path.is_dir():
         return _folder(path, purpose, evidence)

@@ -90,7 +90,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Purpose:
-    """The words of the person who asks for the signature: recipients, purpose and the own name; each may be empty."""
+    """The recipients, the purpose, and the name of the person who asks for the signature; each may be empty."""
 
     recipients: str = ""
     purpose: str = ""
@@ -131,17 +131,17 @@ class SignOff:
         tiles: privacy, accuracy and measured risk.
         content: what is released to whom, as terms with their texts.
         guarantee: sentences.
-        right_guesses: largest chance that an observer of the release guesses rightly whether a unit is in the table,
-            which was even before; None: no differential privacy.
+        right_guesses: largest probability that an observer of the release guesses rightly whether a unit is in the
+            table, if both cases were equally likely before; None: no differential privacy.
         not_protected: sentences.
         budget: None without a ledger.
-        accuracy: judged questions.
-        risk: judged attacks; empty: none was run.
+        accuracy: verdicts on questions.
+        risk: verdicts on attacks; empty: no attack was run.
         risk_lines: risk of re-identification before and after; empty for releases with differential privacy.
-        checks: facts, those to judge last.
+        checks: checked facts, then the points to judge.
         digest: SHA-256 of the file, or empty.
         head: last hash of the ledger, or empty.
-        version: of Sfumato that made the release.
+        version: the version of Sfumato that made the release.
         internal: whether the page has figures that were computed from the protected table.
         public: whether this is the edition that may be published.
         overleaf: long tables after the page.
@@ -207,7 +207,7 @@ class SignOff:
 
 
 def ordered_checks(*checks: Check) -> tuple[Check, ...]:
-    """Return checks with those that need judgment last."""
+    """Return the checks, with the points to judge last."""
     return tuple(sorted(checks, key=lambda check: check.to_judge))
 
 
@@ -267,7 +267,7 @@ def verdicts_of_file(path: Path, name: str, digest: str) -> list[Judgement]:
     """Return the verdicts of an evaluation on the file with this hash.
 
     Raises:
-        InputError: the file is no evaluation, or it is one of another file.
+        InputError: the file is no evaluation, or evaluates another file.
     """
     try:
         document: Any = read_json(path.read_bytes())
@@ -306,7 +306,7 @@ def render_sign_off(page: SignOff) -> str:
 
 
 def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:
-    """Return the intervals of attacks; None if one of them has no numbers, such as in a file of an earlier version."""
+    """Return the intervals of attacks; None if one of them has no numbers, such as in an older file format."""
     if not attacks or any(each.interval is None for each in attacks):
         return None
     drawn = [

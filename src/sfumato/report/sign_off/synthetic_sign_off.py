@@ -129,9 +129,9 @@ def synthetic_sign_off(
 
     Args:
         signed: the rows.
-        purpose: for whom and what they are released.
+        purpose: the recipients and the purpose.
         record: their entry in the ledger; None: no ledger was given.
-        verdicts: those of an evaluation of this file, computed from the protected table; None: not evaluated.
+        verdicts: the verdicts of an evaluation of this file, computed from the protected table; None: not evaluated.
 
     Raises:
         InputError: the codebook contradicts itself.
@@ -172,7 +172,7 @@ def synthetic_sign_off(
 
 
 def refuse_contradiction(guarantee: Guarantee) -> None:
-    """Refuse a guarantee whose fields state another one than its text, which alone is compared with a ledger.
+    """Refuse a guarantee whose fields and text differ, because only the text is compared with a ledger.
 
     Raises:
         InputError: the fields and the text differ.
@@ -194,7 +194,7 @@ def stated_loss(guarantee: Guarantee) -> Loss | None:
     """Return the loss that a file states; None if it states none.
 
     Raises:
-        InputError: it states something else.
+        InputError: the stated loss is not a loss.
     """
     if not guarantee.loss:
         return None
@@ -225,7 +225,7 @@ def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Ch
 
 
 def _reused(book: Codebook) -> tuple[int, ...]:
-    """Return the earlier entries that a release was also made of."""
+    """Return the earlier journal entries that a release also used."""
     reused = _REUSED.search(book.guarantee.text)
     return () if reused is None else tuple(map(int, reused[1].split(", ")))
 
