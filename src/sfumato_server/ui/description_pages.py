@@ -49,7 +49,6 @@ from sfumato_server.ui.rendering import REFUSALS, page
 from sfumato_server.ui.steward_pages import CAP_SHARES, CapShare, set_default_cap
 
 HERE = "/steward/all/description"
-STEPS = ("table", "review", "budget", "done")
 UNKNOWN = {
     "category": "counted in a cell of its own",
     "drop": "leaves the row out",

@@ -24,7 +24,6 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from sfumato.bounded_cache import cached
@@ -77,17 +76,10 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["json"] = _json
     environment.filters["figure"] = lambda number: f"{number:,.6g}"
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
     return environment
-
-
-def _json(value: object) -> Markup:
-    """Return JSON for a script element.  No character of it can end the element."""
-    text = json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(text)  # noqa: S704  (escaped above)
 
 
 @dataclass(frozen=True)
