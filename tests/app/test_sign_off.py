@@ -257,6 +257,15 @@ def test_answers_are_signed_one_by_one_or_all_together(tmp_path: Path) -> None:
     (tmp_path / "forged.json").write_text(json.dumps(forged))
     refused = ("sign-off", "forged.json", "--html", "none.html")
     assert "contradict each other" in sfumato(*refused, cwd=tmp_path, code=2).stderr
+    for change in (
+        {"confidence": 5},
+        {"confidence": "nan"},
+        {"guarantee": json.loads(answer)["guarantee"] + " at all"},
+    ):
+        (tmp_path / "forged.json").write_text(json.dumps(json.loads(answer) | change))
+        assert "is no answer" in sfumato(*refused, cwd=tmp_path, code=2).stderr
+    (tmp_path / "forged.json").write_text(answer.replace('"low": ', '"low": "nan", "was": ', 1))
+    assert "is no answer" in sfumato(*refused, cwd=tmp_path, code=2).stderr
 
 
 def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
@@ -266,6 +275,13 @@ def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
     told = sheet(tmp_path, "--ledger", "hospital.ledger", file="made")
     assert told["tiles"]["Privacy"] == "Stated, not matched"
     assert any(each["text"].startswith("Each table has the columns") for each in told["checks"])
+    assert any("the stated errors were not compared" in each["text"] for each in told["checks"])
+    (tmp_path / "made" / "patients.csv").write_text("name\nAnn Lee\n")
+    assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])
+    (tmp_path / "made" / "patients.csv").unlink()
+    (tmp_path / "made" / "raw").mkdir()
+    assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])
+    (tmp_path / "made" / "raw").rmdir()
     (tmp_path / "made" / "visits.parquet").unlink()
     assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])
     place = tmp_path / "made" / "release.json"

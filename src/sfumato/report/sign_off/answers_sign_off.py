@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -93,12 +94,13 @@ def signed_answer(document: Mapping[str, Any], name: str, digest: str = "") -> S
     """Return an answer from its JSON values.
 
     Raises:
-        InputError: the guarantee contradicts the loss.
+        InputError: the guarantee contradicts the loss, or an interval is none.
         KeyError, TypeError, ValueError: the values are no answer.
     """
     guarantee, provenance = str(document["guarantee"]), document["provenance"]
     loss = parse_stated_loss(provenance["parameters"]["loss"])
-    if not guarantee.startswith(f"{loss.promise} for "):
+    protects = guarantee.removeprefix(f"{loss.promise} for adding or removing ")
+    if protects != "one row" and not protects.startswith("all rows of one "):
         raise InputError("its guarantee and its loss contradict each other")
     cells = [
         (", ".join(map(str, row["key"])) or "all rows", str(column), value)
@@ -110,8 +112,10 @@ def signed_answer(document: Mapping[str, Any], name: str, digest: str = "") -> S
         (key, column, *(f"{number:,.6g}" for number in three))
         for (key, column, _), three in zip(cells, numbers, strict=True)
     )
-    widest = max((high - low) / 2 for _, low, high in numbers)
-    return SignedAnswer(name, digest, guarantee, loss, provenance, lines, widest, float(document["confidence"]))
+    widest, confidence = max((high - low) / 2 for _, low, high in numbers), float(document["confidence"])
+    if not (0 < confidence < 1 and all(math.isfinite(number) for three in numbers for number in three)):
+        raise InputError("it states an interval that is none")
+    return SignedAnswer(name, digest, guarantee, loss, provenance, lines, widest, confidence)
 
 
 def choose_answers(journal: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -32,13 +32,13 @@ from sfumato.report.sign_off.synthetic_sign_off import (
 )
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook import Guarantee
-from sfumato.synthesize.linked.linked_codebook import STATEMENT, read_family_codebook
+from sfumato.synthesize.linked.linked_codebook import CODEBOOK, STATEMENT, read_family_codebook
 
 if TYPE_CHECKING:
     from sfumato.ledger import Entry
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError)
-_UNCOMPARED = Check("The rows were not compared with the ledger", to_judge=True)
+_UNCOMPARED = Check("The rows and the stated errors were not compared with the ledger", to_judge=True)
 _FORMATS = (".parquet", ".csv")
 
 
@@ -52,7 +52,8 @@ class SignedTables:
         book: the codebook as JSON values.
         guarantee: its guarantee, whose unit is read from its text.
         domain: the hash of the description that the release states.
-        files_match: whether each table has the columns and the number of rows that the codebook states.
+        files_match: whether each table has the columns and the number of rows that the codebook states, and
+            the folder holds nothing else.
     """
 
     name: str
@@ -104,6 +105,7 @@ def _digest(folder: Path) -> str:
 
 
 def _files_match(folder: Path, book: Mapping[str, Any]) -> bool:
+    named = {STATEMENT, CODEBOOK}
     for each in book["files"]:
         paths = [path for ending in _FORMATS if (path := folder / f"{each['name']}{ending}").is_file()]
         if len(paths) != 1 or paths[0].parent != folder:
@@ -111,7 +113,8 @@ def _files_match(folder: Path, book: Mapping[str, Any]) -> bool:
         columns = [column.name for column in open_table(str(paths[0])).schema()]
         if columns != list(each["columns"]) or _rows(paths[0]) != each["rows"]:
             return False
-    return True
+        named.add(paths[0].name)
+    return {each.name for each in folder.iterdir()} <= named
 
 
 def _rows(path: Path) -> int:
@@ -204,7 +207,8 @@ def _checks(signed: SignedTables, record: LedgerRecord | None) -> tuple[Check, .
     files = Check("Each table has the columns and the number of rows that the release states")
     if not signed.files_match:
         files = Check(
-            "The tables do not have the columns or rows that the release states: they were edited", to_judge=True
+            "The folder has other tables, columns, rows or files than the release states: they were edited",
+            to_judge=True,
         )
     if record is None:
         return NO_LEDGER, files, _UNCOMPARED

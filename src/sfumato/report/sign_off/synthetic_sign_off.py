@@ -312,7 +312,8 @@ def _compared_rows(signed: SignedRows, record: LedgerRecord | None) -> Check:
         InputError: the file states other sources than the entry.
     """
     if record is None:
-        return Check("The rows were not compared with the ledger; their hash stands below", to_judge=True)
+        below = "; the hash of their file stands below" if signed.digest else ""
+        return Check(f"The rows were not compared with the ledger{below}", to_judge=True)
     number, book = record.entry.number, signed.book
     _refuse_other_sources(book, record)
     drawn = _drawn_again(signed, record)
