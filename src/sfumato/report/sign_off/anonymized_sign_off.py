@@ -224,7 +224,7 @@ def _content(stated: StatedAnonymization) -> tuple[tuple[str, str], ...]:
     return (
         ("Content", f"The rows of people, with coarser values of {_named(stated.quasi)}. No noise was added."),
         ("Detail lost", _losses(stated)),
-        ("As they are", ", ".join(stated.unchanged) or "none"),
+        ("Unchanged columns", ", ".join(stated.unchanged) or "none"),
     )
 
 

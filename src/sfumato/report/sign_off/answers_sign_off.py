@@ -238,6 +238,6 @@ def _checked(answer: SignedAnswer, record: LedgerRecord | None) -> tuple[Tile, t
     if record is None:
         return Tile("Privacy", "Stated, not checked", f"{stated} No ledger was given.", Tone.CARE), (NO_LEDGER, numbers)
     number = record.entry.number
-    matched = f"{stated} Entry {number} has it; the numbers were not matched with it."
+    matched = f"{stated} Entry {number} states the same; the numbers were not compared."
     same = Check(f"Guarantee, description and question match entry {number}")
     return Tile("Privacy", "Stated, not matched", matched, Tone.CARE), (*record.checks(), same, numbers)

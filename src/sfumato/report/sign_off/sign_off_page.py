@@ -28,7 +28,6 @@ from sfumato.report.drawing import (
 from sfumato.strict_documents import read_json
 
 NOT_EVALUATED = "Not evaluated"
-_LISTED = 8  # lines of a table that fit on the page; all of them follow overleaf
 
 
 class Tone(StrEnum):
@@ -302,7 +301,7 @@ def render_sign_off(page: SignOff) -> str:
     }
     safe_drawings = {name: drawn and Markup(drawn) for name, drawn in drawings.items()}  # noqa: S704  (text is escaped)
     context = {"page": page, "drawings": safe_drawings, "palette": Markup(palette()), "thresholds": THRESHOLD_SET}  # noqa: S704
-    return environment.from_string(template).render(**context, listed=_LISTED)
+    return environment.from_string(template).render(**context)
 
 
 def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:

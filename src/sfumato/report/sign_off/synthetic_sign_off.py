@@ -219,7 +219,7 @@ def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Ch
     if record is None:
         return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
     if compared.to_judge:
-        sentence += f" Entry {record.entry.number} has it; its content was not matched with this release."
+        sentence += f" Entry {record.entry.number} states the same; its content was not compared with this release."
         return Tile("Privacy", "Stated, not matched", sentence, Tone.CARE)
     return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
 
