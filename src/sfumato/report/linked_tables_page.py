@@ -89,9 +89,9 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
         notes=(
             (
                 "The scores on this page were computed from the protected tables, without noise: no guarantee covers "
-                "them. A score is a mean of total variations, 0 where release and table agree. 'The same units drawn "
-                "again' is what chance alone does; 'children dealt at random' are both tables without any error and "
-                "without the tie between them: a release that is no better keeps no families."
+                "them. A score is a mean of total variations, and 0 if release and table agree. 'The same units drawn "
+                "again' shows the effect of chance alone. 'Children dealt at random' are the exact tables without the "
+                "tie between them: a release that is no better does not keep families together."
             ),
         ),
         overview=overview,
@@ -158,7 +158,7 @@ def _score_picture(edge: EdgeResult) -> Plot:
     verdict = (
         f"No better than children dealt at random: {', '.join(worse)}."
         if worse
-        else ("Whatever ties parents and children is better kept than by children dealt at random.")
+        else "The ties of parents and children are kept better than by children dealt at random."
     )
     return Plot(
         f"scores-{edge.children}",

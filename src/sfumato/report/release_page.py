@@ -127,7 +127,7 @@ def _four_numbers(book: Codebook) -> tuple[tuple[str, str], ...]:
             )
         )
     else:
-        numbers.append(("not known", "how far counts by one column are off"))
+        numbers.append(("not known", "error of counts by one column"))
     pairs, measured = len(book.pairs) + book.pairs_left_out, sum(pair.measured for pair in book.pairs)
     numbers.append(
         (f"{measured:,} of {pairs:,}", "pairs of columns were measured; the others are the model's estimate")
@@ -211,7 +211,7 @@ def _good_uses(book: Codebook) -> Iterator[tuple[str, str]]:
         most = max(pair.misplaced or 0 for pair in close)
         yield (
             "Tables of two trusted columns,",
-            f"such as {_pair_names(close)}: at most {percent(most)} of the rows are in the wrong cell, with 95 %.",
+            f"such as {_pair_names(close)}: at most {percent(most)} of rows in the wrong cell, with 95 % confidence.",
         )
     yield "Building and testing programs, and teaching.", "Columns, types and labels are those of the real table."
 
@@ -309,9 +309,11 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
     from markupsafe import Markup
 
     error = (
-        Markup("How far its values are off is not known.")
+        Markup("The error of its values is not known.")
         if column.worst is None
-        else Markup("Every value is right to within <b>{}</b>.").format(pluralize(column.worst, "row"))
+        else Markup("Every value is right to within <b>{}</b>, with 95 % confidence.").format(
+            pluralize(column.worst, "row")
+        )
     )
     groups = (
         f" {sum(group.values for group in column.groups):,} of its {column.size:,} values are in "
