@@ -49,6 +49,8 @@ _PLAIN_DETAILS = {
     "dataset-paused": "The dataset is paused.  A steward has to read its table again before it answers questions.",
     "unknown-dataset": "There is no dataset of that name that you may ask.  See the list of datasets.",
     "not-found": "There is nothing at this address.  See the list of datasets.",
+    "data-unavailable": "The table cannot be read now.  Ask again later, or tell a steward.",
+    "internal": "The server failed.  Tell its operator.",
 }
 _KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exception)
 
