@@ -15,7 +15,7 @@ from tests.server.network import Proxy, authority
 from tests.server.serving import Server
 
 from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
-from sfumato.app.outbound import failure, outbound
+from sfumato.app.outbound import failure, outbound, outbound_from_environment
 from sfumato.errors import InputError
 from sfumato_server.registry import Scope
 
@@ -130,6 +130,26 @@ def test_a_client_goes_through_the_proxy_of_the_environment(server, trusted, mon
         ):
             client.datasets()
         assert not proxy.asked
+
+
+@pytest.mark.parametrize(
+    ("listed", "goes"), [("a.example:8443", False), ("a.example", False), ("a.example:9", True), ("xa.example", True)]
+)
+def test_no_proxy_may_name_a_port(listed, goes, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", listed)
+    assert ("proxy" in outbound_from_environment("https://a.example:8443", None, None)) is goes
+
+
+@pytest.mark.parametrize("address", ["https://a.example:99999", "http://a.example:x"])
+def test_a_port_that_is_none_is_refused(address):
+    with pytest.raises(InputError, match="the port of an address"):
+        HttpClient(address, "key")
+
+
+def test_certificates_for_an_address_without_tls_are_not_ignored(trusted):
+    with pytest.raises(InputError, match="uses no certificates"):
+        HttpClient("http://a.example", "key", ca=trusted.ca_file)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://p.example:1", "ftp://p.example:1"])

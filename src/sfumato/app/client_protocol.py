@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -309,6 +310,10 @@ def connection(
     """
     if not address.startswith(("http://", "https://")):
         raise InputError("an address of a server begins with http:// or https://", culprit=address)
+    try:
+        _ = urlsplit(address).port
+    except ValueError as error:
+        raise InputError("the port of an address is a number up to 65535", culprit=address) from error
     if not (key.isascii() and key.isprintable() and key and " " not in key):
         raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
     headers = {"Authorization": f"Bearer {key}"}

@@ -52,10 +52,12 @@ def outbound_from_environment(address: str, ca: str | Path | None, proxy: str | 
             ``NO_PROXY`` lists the server or the server is on this machine.
 
     Raises:
-        InputError: see :func:`outbound`.
+        InputError: see :func:`outbound`; or ``ca`` is given for an address without TLS.
     """
     parts = urlsplit(address)
     bundle = next((name for name in _BUNDLES if os.environ.get(name)), None) if parts.scheme == "https" else None
+    if ca is not None and parts.scheme == "http":
+        raise InputError("the address begins with http://, which uses no certificates; write https://, or leave out ca")
     settings = outbound(ca, proxy)
     if ca is None and bundle is not None:
         try:
@@ -65,7 +67,7 @@ def outbound_from_environment(address: str, ca: str | Path | None, proxy: str | 
     elif ca is None and parts.scheme == "https":
         settings["verify"] = httpx.create_ssl_context(trust_env=False)
         settings["verify"].load_default_certs()
-    if proxy is None and (named := _proxy_from_environment(parts.scheme, parts.hostname or "")):
+    if proxy is None and (named := _proxy_from_environment(parts.scheme, parts.hostname or "", parts.port)):
         settings["proxy"] = named
     return settings
 
@@ -92,11 +94,13 @@ def failure(error: Exception) -> str:
     return f"{kind}: {error}" if isinstance(error, httpx.ProxyError) else kind
 
 
-def _proxy_from_environment(scheme: str, host: str) -> str | None:
+def _proxy_from_environment(scheme: str, host: str, port: int | None) -> str | None:
     """Return the address of the proxy for a host; None for no proxy."""
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or _on_this_machine(host) or proxy_bypass(host):
+        return None
+    if port is not None and ":" not in host and proxy_bypass(f"{host}:{port}"):  # NO_PROXY may name a port
         return None
     address = proxy if "://" in proxy else f"http://{proxy}"
     if not address.startswith(("http://", "https://")):
