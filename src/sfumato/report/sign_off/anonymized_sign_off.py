@@ -97,7 +97,7 @@ class StatedAnonymization:
         unchanged = tuple(name for name in parameters["keep"] if name not in quasi)
         return cls(statement, quasi, criteria, unchanged, facts)
 
-    def published(self, table: PublishedTable, risk: Risk) -> bool:
+    def matches(self, table: PublishedTable, risk: Risk) -> bool:
         """Return whether a table has the columns, rows and classes of this anonymization."""
         facts = self.facts
         squares = facts["discernibility"] - facts["suppressed"] * facts["rows"]
@@ -154,7 +154,7 @@ def matching(table: PublishedTable, record: LedgerRecord) -> tuple[StatedAnonymi
             continue
         stated = StatedAnonymization.from_entry(entry, body)
         risk = table.risk(stated.quasi)
-        if stated.published(table, risk):
+        if stated.matches(table, risk):
             return stated, risk, replace(record, releases=(entry,))
     raise InputError(
         f"{table.name} has other rows or classes than the anonymizations of the ledger with its columns; it was edited "

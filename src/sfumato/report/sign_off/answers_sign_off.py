@@ -23,6 +23,8 @@ from sfumato.report.sign_off.ledger_record import (
 )
 from sfumato.report.sign_off.sign_off_page import (
     NOT_EVALUATED,
+    NOT_PROTECTED,
+    ONE_ROW,
     Check,
     Overleaf,
     Purpose,
@@ -34,7 +36,6 @@ from sfumato.report.sign_off.sign_off_page import (
     ordered_checks,
     points_to_judge,
 )
-from sfumato.report.sign_off.synthetic_sign_off import NOT_PROTECTED
 from sfumato.strict_documents import read_json
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _FAMILY = "query"
 _MOST = 400  # lines overleaf
-_ONE_ROW = "A person with several rows: the guarantee is for one row."
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         content=(("Content", f"{pluralize(answers, 'answer')} with noise, listed overleaf"), *purpose.terms()),
         guarantee=guess_sentences(right, protected, "answers"),
         right_guesses=right,
-        not_protected=(*((_ONE_ROW,) if unit is None or unit.column is None else ()), *NOT_PROTECTED),
+        not_protected=(*((ONE_ROW,) if unit is None or unit.column is None else ()), *NOT_PROTECTED),
         budget=record.budget(),
         accuracy=(),
         checks=ordered_checks(*record.checks(), numbers, *points_to_judge((accuracy, risk))),
@@ -213,7 +213,7 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
         content=(("Content", f"{pluralize(many, 'number')} with noise, listed overleaf"), *purpose.terms()),
         guarantee=guess_sentences(right, answer.unit, "answer"),
         right_guesses=right,
-        not_protected=(*((_ONE_ROW,) if answer.unit == "one row" else ()), *NOT_PROTECTED),
+        not_protected=(*((ONE_ROW,) if answer.unit == "one row" else ()), *NOT_PROTECTED),
         budget=None if record is None else record.budget(),
         accuracy=(),
         checks=ordered_checks(*checks, *points_to_judge((risk,))),

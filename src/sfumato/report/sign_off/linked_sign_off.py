@@ -14,6 +14,7 @@ from sfumato.evaluate.verdicts import COLUMN, Judgement
 from sfumato.report.drawing import percent_up
 from sfumato.report.sign_off.ledger_record import NO_LEDGER, LedgerRecord, entry_numbered, refuse_other_release
 from sfumato.report.sign_off.sign_off_page import (
+    NOT_PROTECTED,
     Check,
     Purpose,
     SignOff,
@@ -24,7 +25,6 @@ from sfumato.report.sign_off.sign_off_page import (
     points_to_judge,
 )
 from sfumato.report.sign_off.synthetic_sign_off import (
-    NOT_PROTECTED,
     contradiction,
     pair_judgement,
     privacy_tile,

@@ -28,6 +28,12 @@ from sfumato.report.drawing import (
 from sfumato.strict_documents import read_json
 
 NOT_EVALUATED = "Not evaluated"
+NOT_PROTECTED = (
+    "Facts about a whole group. The release is meant to show them.",
+    "The description of the table (columns, values, bounds). It is published.",
+    "People who are also in a release outside this ledger.",
+)
+ONE_ROW = "A person with several rows: the guarantee is for one row."
 
 
 class Tone(StrEnum):

@@ -23,6 +23,8 @@ from sfumato.report.sign_off.ledger_record import (
     right_guesses,
 )
 from sfumato.report.sign_off.sign_off_page import (
+    NOT_PROTECTED,
+    ONE_ROW,
     Check,
     Purpose,
     SignOff,
@@ -53,11 +55,6 @@ _NAMED = 3  # pairs that a line names
 _REUSED = re.compile(r", beyond what journal entries ([0-9]+(?:, [0-9]+)*) released, of which it was made as well$")
 _LOSS_FIELDS = ({"rho"}, {"epsilon"}, {"epsilon", "delta"})
 _DAMAGED = (SfumatoError, KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
-NOT_PROTECTED = (
-    "Facts about a whole group. The release is meant to show them.",
-    "The description of the table (columns, values, bounds). It is published.",
-    "People who are also in a release outside this ledger.",
-)
 
 
 @dataclass(frozen=True)
@@ -267,7 +264,7 @@ def _guarantee(book: Codebook, right: float | None) -> tuple[str, ...]:
 
 def _unit_limits(guarantee: Guarantee) -> tuple[str, ...]:
     if "one row" in guarantee.unit:
-        return ("A person with several rows: the guarantee is for one row.",)
+        return (ONE_ROW,)
     return ()
 
 
