@@ -136,7 +136,7 @@ def test_files_and_pages_of_a_simulated_release_say_so(tmp_path: Path) -> None:
     assert SIMULATED in book.to_markdown()
     page = release_page("rows", book)
     assert page.terms["Guarantee"].startswith(SIMULATED)
-    assert f"{SIMULATED}: show this page to nobody" in page.lead
+    assert f"{SIMULATED}: show this page only" in page.lead
     drawn = CliRunner().invoke(app, ["sample", str(tmp_path / "model"), "--out", str(tmp_path / "more.csv")])
     assert f"Guarantee: {SIMULATED}" in drawn.output
 

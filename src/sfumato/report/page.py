@@ -113,9 +113,9 @@ class Page:
 
 
 def shown_to(guarantee: str) -> str:
-    """Return the sentence that says who may see the page of a release with this guarantee."""
+    """Return a sentence that names the people who may see the page of a release with this guarantee."""
     if guarantee.startswith(SIMULATED):
-        return f"{SIMULATED}: show this page to nobody who may not see the rows."
+        return f"{SIMULATED}: show this page only to people who may see the rows."
     return "Everything on this page is released: it may be shown to anyone, and looking at it costs nothing."
 
 

@@ -326,7 +326,9 @@ def attention_to(loaded: ServedDataset, service: Service) -> Iterator[Attention]
         return
     settings, tables = f"{_HERE}/{name}/settings#table-title", service.tables
     if tables.is_paused(loaded):
-        yield Attention(name, "It answers no questions, because its snapshot is missing.", settings, "Read its table")
+        yield Attention(
+            name, "It answers no questions, because its snapshot is missing or was changed.", settings, "Read its table"
+        )
     elif tables.source_changed(loaded):
         text = "The files of its table have changed. Answers are still from the last version."
         yield Attention(name, text, settings, "Read its table again")
