@@ -394,7 +394,7 @@ class Grants:
         self._write(dataset, analyst, shut_out=False, by=by)
 
     def shut_out(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
-        """Exclude an analyst from a dataset, whatever its terms."""
+        """Exclude an analyst from a dataset under any terms."""
         self._write(dataset, analyst, shut_out=True, by=by)
 
     def let_back(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:

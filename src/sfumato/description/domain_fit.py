@@ -310,8 +310,8 @@ class AttributeFit:
 class DroppedRows:
     """The rows of a table beyond the bound on rows per unit.
 
-    Of its ``rows``, ``dropped`` rows of ``units`` units are dropped.  ``without_id`` further rows have no unit, and are
-    always dropped.
+    The bound drops ``dropped`` of all ``rows`` rows; they belong to ``units`` units.  ``without_id`` further rows have
+    no unit, and are always dropped.
     """
 
     rows: int

@@ -39,7 +39,7 @@ class PopulationSplit:
 
     @property
     def has_holdout(self) -> bool:
-        """Whether there are people outside the table, for attacks and learners."""
+        """True if there are people outside the table, for attacks and learners."""
         return len(self.controls) > 0
 
     @property

@@ -1,6 +1,6 @@
 """Verdicts on a release, in words, from the figures of its evaluation and public thresholds.
 
-A verdict always stands beside its figure and its thresholds.  A figure that rests on too little is not judged.
+A verdict is always shown with its figure and its thresholds.  A figure from too few rows gets no verdict.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def declare(
 
 
 def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVersion:
-    """Enter the next version, whatever its content, as a part of a larger transaction.
+    """Enter the next version for any content, as a part of a larger transaction.
 
     Args:
         driver: a driver in a transaction that writes.

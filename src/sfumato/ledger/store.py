@@ -177,10 +177,10 @@ class Store:
         self._give_back()
 
     def _refuse_moved(self) -> None:
-        """Refuse a file that is not the one that was opened.
+        """Refuse another file than the opened one.
 
         Raises:
-            MovedLedgerError: it was moved, deleted or replaced.
+            MovedLedgerError: the opened file was moved, deleted or replaced.
         """
         was = self._connections.identity
         if was is not None and identity(self.file) != was:

@@ -293,7 +293,7 @@ class Transaction:
         self._new_actions.append((Change(ActionKind.CAP, self.name, former, new), by))  # written after all other locks
 
     def set_first_cap(self, cap: Loss) -> None:
-        """Set the cap of an analyst who has no account.  Of several set at the same time, the first one applies."""
+        """Set the cap of an analyst who has no account.  If several are set at the same time, the first applies."""
         if not self.knows_analyst:
             self._enter_cap(cap)
 

@@ -102,8 +102,8 @@ class UnitSizes(ExactTable):
     """The number of units by size, in bins that begin at ``starts``; the last bin is open.
 
     All rows count that the domain does not drop, without any bound on the rows of a unit.  Neighbors: one unit more or
-    less.  It has one size, so it is in one bin, whatever its rows, and changes the bin of no other unit: L1 and squared
-    L2 sensitivity are 1.
+    less.  It has one size, so it is in one bin for any number of rows, and changes the bin of no other unit: L1 and
+    squared L2 sensitivity are 1.
     """
 
     starts: tuple[int, ...]

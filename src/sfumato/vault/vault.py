@@ -196,7 +196,7 @@ class Vault:
 
         A request was answered before if the journal has a payload for an equal release: the same request, loss and
         charge, on the same version of the table with the same domain, view and owners.  That payload is returned,
-        and the dataset is not charged.  An analyst who did not get it before is charged to their own cap.
+        and the dataset is not charged.  An analyst who was not charged for it before is charged to their own cap.
 
         If ``run`` raises before noise is drawn, the charge stands.  The next equal request runs the method under that
         charge, without another one.  If ``run`` raises after noise was drawn, the release is closed as failed.

@@ -31,8 +31,8 @@ class JoinCosts:
     """The cost of a row in the smallest box around two boxes, in single precision.
 
     An attribute with plain intervals stores positions, and its cost is their difference.  Other attributes store ranks
-    and a table of pairs.  With too many values for a table, missing values are as far from all others as the last value
-    is from the first.  ``values[a]`` has the positions or ranks of every tuple.
+    and a table of pairs.  With too many values for a table, a missing value counts as the end of the range, so its cost
+    next to large values is too low.  ``values[a]`` has the positions or ranks of every tuple.
     """
 
     def __init__(self, space: Space) -> None:

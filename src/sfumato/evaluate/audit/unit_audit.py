@@ -44,8 +44,8 @@ def unit_subject(
         counts: exact cells without the unit and with it, shape ``(cells,)``.
         add: the noise: takes counts of shape ``(draws, cells)`` and returns as many noisy ones.
         claim: the loss that the table claims for the unit.
-        finest: standard deviation of Gaussian noise; infinity for other noise.  From 50 on, the audit tests mu, which
-            is sharper than rho.
+        finest: standard deviation of Gaussian noise; infinity for other noise.  For Gaussian noise from 50 on, the
+            audit tests mu, which is sharper than rho.
 
     Raises:
         InputError: the unit adds nothing, so the two tables are equal.

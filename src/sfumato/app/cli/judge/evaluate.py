@@ -121,10 +121,10 @@ class EvaluateOptions:
         return [self.real, *self.releases, *described, self.holdout, self.ledger, *hierarchies]
 
     def described(self, viewed: TableView | None) -> Domain:
-        """Return the domain of the rows that are judged: the one that is given, or that of the first release.
+        """Return the domain of the evaluated rows: the given domain, or the domain of the first release.
 
         Raises:
-            InputError: there is neither, or the options are those of linked tables.
+            InputError: there is neither, or the options are for linked tables.
         """
         if self.order:
             raise InputError("--order is how children follow each other: it needs --schema")
