@@ -162,7 +162,7 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
         if "Wrote 0 rows" in done.stderr:
             said = done.stderr
             break
-    assert "small beside its noise" in said
+    assert "the noise at this loss is larger than the table" in said
     assert "No row fits" not in said
 
 

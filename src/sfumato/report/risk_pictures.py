@@ -273,8 +273,7 @@ def class_picture(results: Sequence[EvaluationResult]) -> Plot:
         "classes",
         title="Class sizes and uniques",
         caption=f"Rows that are equal in every column hide one another. {len(anonymous)} of {len(table)} "
-        "releases have no "
-        "unique row. For synthetic rows uniqueness is no risk in itself: nobody stands behind a row.",
+        "releases have no unique row. For synthetic rows, uniqueness alone is no risk, because no row is a person.",
         alternative="Stacked bars for every release: shares of rows in classes of one, two to four, five to "
         "nine, and more.",
         charts=(Chart("", _class_bars(table)),),

@@ -43,8 +43,8 @@ def column_picture(results: Sequence[EvaluationResult], domain: Domain, *, inter
         "columns",
         title=f"Every column of {release.name}",
         caption=f"{exact}The share of people in a wrong cell is written over each column; it is largest for "
-        f"{domain.names[worst]}, {percent(release.pair_distance[worst][worst])}. A column that is right says nothing "
-        "about how columns hang together: see the next two pictures.",
+        f"{domain.names[worst]}, {percent(release.pair_distance[worst][worst])}. A column with a small error "
+        "does not show the ties between columns: see the next two pictures.",
         alternative=f"Small bar charts of {len(panels)} columns of {release.name}.",
         charts=tuple(panels),
         table=tuple(table),
@@ -213,7 +213,7 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
     costs = (
         f"Guarantee of all releases in the journal together: {journal[-1]['guarantee_so_far']}."
         if journal
-        else "The table beside each score names what it promises."
+        else "The table next to each score has its guarantee."
     )
     return Plot(
         "learning",

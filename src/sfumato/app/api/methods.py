@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 EXACT_FIGURES = "These figures are exact and as secret as the table: they are for its owner alone."
-"""What every front end says beside figures that are read off the rows without noise."""
+"""The notice next to figures that are computed from the rows without noise."""
 
 
 class AnonymizationMethod(StrEnum):

@@ -125,7 +125,9 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
                 "with delta 1e-9"
             )
     if not _LEAST <= next(iter(loss.amounts.values())) <= _MOST:
-        raise LossError("a loss above a million protects nobody, and one below 1e-12 says nothing; choose another")
+        raise LossError(
+            "a loss above a million protects no person, and a loss below 1e-12 leaves only noise; choose another"
+        )
     return loss
 
 

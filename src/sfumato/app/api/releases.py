@@ -97,7 +97,7 @@ class SynthesisFields(StrictModel):
             DomainError: a child cannot be as stated.
         """
         if schema is None:
-            raise InputError("this dataset has one table; related tables are made of a dataset of several")
+            raise InputError("this dataset has one table; linked tables need a dataset with several tables")
         if self.attributes or self.zeros or not self.reuse:
             raise InputError("related tables take neither attributes nor rules, and use nothing released before")
         return linked_tables(schema, self.children)

@@ -230,8 +230,7 @@ def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
         f"{columns(lines)}\n\nThe bound of {pluralize(unit.rows, 'row')} of one {unit.column}"
         f"{unit.by_groups}{',' if unit.per else ''} leaves out "
         f"{cut.dropped:,} of {pluralize(cut.rows, 'row')} ({share:.1%}), of {pluralize(cut.units, 'unit')}. "
-        "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
-        "takes more noise."
+        "Answers and intervals do not cover these rows. A larger bound leaves out fewer rows, and needs more noise."
     )
     if cut.without_id:
         text += f" {cut.without_id:,} more rows have no {unit.column}, and are left out of everything."

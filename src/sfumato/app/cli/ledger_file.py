@@ -248,8 +248,8 @@ def restore(
     heads = put_back(copy, database(ledger), earlier_heads=head or [])
     if not head:
         print_message(
-            "Without --head nobody can tell whether releases were made after this copy; if so, their charges are "
-            "forgotten, and the budget that is left is less than it says."
+            "Without --head, releases after this copy cannot be detected. Their charges would be missing, and the "
+            "budget that is really left would be smaller than the ledger states."
         )
     result(
         {"ledger": ledger, "heads": heads},

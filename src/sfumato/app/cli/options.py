@@ -300,7 +300,7 @@ def warn_about_unmerged_log(url: str) -> None:
     log = unmerged_wal(url)
     if log is not None:
         print_message(
-            f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
+            f"{log.name} is next to the ledger and may hold releases that the file lacks: another program has it "
             "open, or was killed. Copy a ledger with: sfumato ledger backup"
         )
 

@@ -182,7 +182,7 @@ def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any]
     shares = [{"view of": each.view, "rows": each.rows, "cut": each.cut, "of units": each.units} for each in cut]
     text = (
         f"Keys name one row each.\n\n{columns(lines)}\n\nWhat the bounds on the rows of one {schema.id} leave "
-        f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut."
+        f"out:\n{columns(shares)}\nAnswers and intervals do not cover these rows."
     )
     return {"fit": lines, "cut": [asdict(each) for each in cut]}, text
 

@@ -278,7 +278,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     print_message(f"Wrote {pluralize(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
         print_message(
-            "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
+            "The noisy number of rows came to 0: the noise at this loss is larger than the table, or few of its rows "
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
     value = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
