@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 
+from sfumato.report.sign_off.linked_sign_off import linked_sign_off, signed_tables
+from sfumato.report.sign_off.sign_off_page import Purpose
+
 DOMAIN = """sfumato: 1
 unit: row
 attributes:
@@ -275,6 +278,9 @@ def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
     told = sheet(tmp_path, "--ledger", "hospital.ledger", file="made")
     assert told["tiles"]["Privacy"] == "Stated, not matched"
     assert any(each["text"].startswith("Each table has the columns") for each in told["checks"])
+    document = json.loads((tmp_path / "made" / "release.json").read_text())
+    unwritten = linked_sign_off(signed_tables(document["codebook"], document), purpose=Purpose())
+    assert not any(each.text.startswith("Each table") for each in unwritten.checks)
     assert any("the stated errors were not compared" in each["text"] for each in told["checks"])
     (tmp_path / "made" / "patients.csv").write_text("name\nAnn Lee\n")
     assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])

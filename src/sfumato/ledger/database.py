@@ -24,7 +24,7 @@ _SQLITE = {
     "SQLITE_BUSY": "is locked by another program; close it or try again later",
     "SQLITE_LOCKED": "is locked by another program; close it or try again later",
     "SQLITE_PROTOCOL": "is locked by another program; close it or try again later",
-    "SQLITE_READONLY": "is read-only; make the file and its folder writable",
+    "SQLITE_READONLY": "is read-only; make its file, its folder, and its files -wal and -shm writable",
     "SQLITE_PERM": "may not be opened; check the permissions of the file and its folder",
     "SQLITE_CANTOPEN": "cannot be opened; check that its folder exists and is writable",
     "SQLITE_NOTADB": "is not a ledger but some other file; name another one",

@@ -204,13 +204,13 @@ def _stated_accuracy(book: Mapping[str, Any]) -> tuple[Judgement, ...]:
 
 
 def _checks(signed: SignedTables, record: LedgerRecord | None) -> tuple[Check, ...]:
-    files = Check("Each table has the columns and the number of rows that the release states")
+    wrong = "The folder has other tables, columns, rows or files than the release states: they were edited"
+    files: tuple[Check, ...] = (Check("Each table has the columns and the number of rows that the release states"),)
     if not signed.files_match:
-        files = Check(
-            "The folder has other tables, columns, rows or files than the release states: they were edited",
-            to_judge=True,
-        )
+        files = (Check(wrong, to_judge=True),)
+    if not signed.digest:  # tables that are not written
+        files = ()
     if record is None:
-        return NO_LEDGER, files, _UNCOMPARED
+        return NO_LEDGER, *files, _UNCOMPARED
     same = Check(f"Guarantee and description of the tables match entry {record.entry.number}: neither was edited since")
-    return *record.checks(), same, files, _UNCOMPARED
+    return *record.checks(), same, *files, _UNCOMPARED
