@@ -39,7 +39,7 @@ OF_HOUSEHOLDS = [1, 10000, 15000, 20000, 25000, 30000, 35000, 40000, 50000, 6000
 INTRODUCTION = """\
 Total variation between synthetic and real families of households and persons. The table is the 5 % sample of
 the census of Oregon 2000: {households:,} households with four columns, and {persons:,} persons with three. The
-{most} oldest persons per household are kept. `sfumato synthesize --schema` makes the tables, and `sfumato
+{most} oldest persons per household are kept. `sfumato synthesize linked` makes the tables, and `sfumato
 evaluate --schema` judges them.
 
 The unit is a household with all its persons. Delta is {delta}. Figures are means of {releases} releases. The

@@ -1,4 +1,4 @@
-"""``sfumato describe`` of a folder of linked tables, which may be forged."""
+"""``sfumato show`` of a folder of linked tables, which may be forged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sfumato synthesize --schema FILE --out FOLDER``: tables that belong together, as a stranger asks for them."""
+"""``sfumato synthesize linked``: linked tables, as a new user asks for them."""
 
 from __future__ import annotations
 

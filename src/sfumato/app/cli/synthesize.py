@@ -275,7 +275,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
         sample = release.rows
     sample.write(out, overwrite=given.overwrite)
     _write_about(release, given)
-    print_message(f"Wrote {pluralize(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
+    print_message(f"Wrote {pluralize(len(sample), 'row')} to {out}, and their codebook to {codebook_path(out)}.")
     if not len(sample):
         print_message(
             "The noisy number of rows came to 0: the noise at this loss is larger than the table, or few of its rows "
@@ -456,7 +456,7 @@ def _sample_table(options: SampleOptions) -> None:
             rows, book = restricted.sample_with_codebook(options.rows)
         rows.write(file, overwrite=options.overwrite)
         save_text(codebook_path(file), book.to_markdown(), overwrite=options.overwrite)
-        print_message(f"Wrote {pluralize(len(rows), 'row')} to {file}, and what they are to {codebook_path(file)}.")
+        print_message(f"Wrote {pluralize(len(rows), 'row')} to {file}, and their codebook to {codebook_path(file)}.")
     if options.copies is not None:
         print_message(NO_COMBINING)
     if not len(rows):

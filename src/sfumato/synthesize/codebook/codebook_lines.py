@@ -15,7 +15,7 @@ from sfumato.domain.attribute import EXTRA
 MOST_LINES = 40
 FOLDED_TEXT = (
     f"With more than {MOST_LINES} values, neighboring numbers and days share a line, and so do the rarest values of a "
-    "list. The line has the sum of their rows, and the error of each. `sfumato describe FILE --json` lists all values."
+    "list. The line has the sum of their rows, and the error of each. `sfumato show FILE --json` lists all values."
 )
 _UNSEEN = re.compile(r"^ +| +$| {2,}")
 

@@ -421,7 +421,7 @@ def read_family_codebook(folder: str | Path) -> dict[str, Any]:
         text = place.read_bytes()
     except OSError:
         raise InputError(
-            f"{folder} has no {STATEMENT}: it is no release of 'sfumato synthesize --schema'", culprit=folder
+            f"{folder} has no {STATEMENT}: it is no release of 'sfumato synthesize linked'", culprit=folder
         ) from None
     try:
         book = read_json(text)["codebook"]
