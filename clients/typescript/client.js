@@ -58,6 +58,8 @@ const unanswered = (origin, error) => {
 const sender = async (address, { fetch: send, ca, proxy }) => {
   if (send !== undefined) return send;
   const node = globalThis.process?.versions?.node !== undefined;
+  if (ca !== undefined && address.startsWith("http://"))
+    throw new TypeError("the address begins with http://, which uses no certificates; write https://, or leave out ca");
   if (!node && (ca ?? proxy) !== undefined) throw new TypeError("a browser decides on certificates and proxies by itself");
   const connector = node ? (await import("./node.js")).connector(address, { ca, proxy }) : undefined;
   return connector ?? globalThis.fetch;

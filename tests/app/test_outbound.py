@@ -237,6 +237,7 @@ cat(tell({address!r}, {key!r}), "\\n")
 cat(tell({named!r}, {key!r}), "\\n")
 Sys.setenv(NO_PROXY = ".test")
 cat(tell({named!r}, {key!r}), "\\n")
+cat(tell("http://a.example", {key!r}, ca = {ca!r}), "\\n")
 """
 NODE_PROGRAM = """
 import {{ SfumatoClient }} from "./client.js";
@@ -256,6 +257,7 @@ await tell({address!r});
 await tell({named!r});
 process.env.NO_PROXY = ".test";
 await tell({named!r});
+await tell("http://a.example", {{ ca: {ca!r} }});
 """
 
 
@@ -282,11 +284,12 @@ def told(server, trusted, tmp_path):
 
 
 def check_lines(lines, asked, server):
-    by_file, by_other, by_proxy, by_environment, by_its_proxy, without_proxy = lines
+    by_file, by_other, by_proxy, by_environment, by_its_proxy, without_proxy, without_tls = lines
     assert (by_file, by_proxy, by_environment, by_its_proxy) == ("0", "0", "0", "0"), lines
     assert by_other.startswith(f"the certificate of {server.address} is not trusted: ")
     assert by_other.endswith("or name the file in SSL_CERT_FILE.")
     assert without_proxy.startswith("no reply from https://release.test")
+    assert without_tls.startswith("the address begins with http://, which uses no certificates")
     assert asked == [f"127.0.0.1:{server.port}", f"release.test:{server.port}"]
 
 

@@ -12,6 +12,7 @@ LONGEST_WAIT <- 10 # seconds
 sfumato_client <- function(address, key, timeout = 60, ca = NULL, proxy = NULL) {
   if (!grepl("^https?://", address)) stop("an address of a server begins with http:// or https://")
   if (!grepl("^[\x21-\x7e]+$", key)) stop("a key is one word of printable ASCII; copy it again")
+  if (!is.null(ca) && grepl("^http://", address)) stop("the address begins with http://, which uses no certificates")
   if (is.null(ca)) ca <- bundle_of_environment()
   if (!is.null(ca) && !file.exists(ca)) stop("there is no file of certificates ", ca)
   if (is.null(proxy) && grepl("^https?://(localhost|127[.][0-9.]+|\\[::1\\])(:|/|$)", address)) proxy <- "" # none
