@@ -92,7 +92,7 @@ class ServiceFigures(Collector):
         left = GaugeMetricFamily("sfumato_budget_left_ratio", "Share of a budget that is left.", labels=["dataset"])
         month = GaugeMetricFamily(
             "sfumato_budget_left_months",
-            "What the months begun so far leave of a budget by months: 1 is as much as a month brings.",
+            "Months of a monthly budget that are left: 1 is the amount of one month.",
             labels=["dataset"],
         )
         coming = GaugeMetricFamily(

@@ -313,7 +313,7 @@ def test_a_link_to_a_domain_has_the_ledger_of_the_domain(workspace: Path) -> Non
     assert json.loads(done.stdout)["cost"] == "nothing: asked and answered before"
     shutil.copy(workspace / "people.ledger", workspace / "folder" / "link.ledger")
     refused = sfumato(*counted, "--domain", "folder/link.yaml", cwd=workspace, code=1)
-    assert "there is a ledger beside the link as well" in refused.stderr
+    assert "there is a ledger next to the link as well" in refused.stderr
 
 
 def ask(workspace: Path, statement: str, *more: str, code: int = 0) -> Done:

@@ -77,5 +77,5 @@ def test_an_epsilon_of_which_nothing_can_be_made_is_refused_by_every_kind(epsilo
 
 
 def test_more_reports_than_can_be_computed_with_are_refused() -> None:
-    with pytest.raises(InputError, match="what holds for fewer holds for more"):
+    with pytest.raises(InputError, match="it also holds for more"):
         amplify(Frequency.design(3, epsilon=1), 10**23, "1e-9")

@@ -125,7 +125,8 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
         raise InputError(f"shuffling needs at least two reports, not {reports}", culprit=reports)
     if reports > _MOST:
         raise InputError(
-            f"at most {_MOST:,} reports are computed with; what holds for fewer holds for more", culprit=reports
+            f"the guarantee is computed for at most {_MOST:,} reports; state that number: it also holds for more",
+            culprit=reports,
         )
     if spec.discloses_labels:
         raise InputError("shuffling amplifies ordinary LDP only; this spec discloses levels", culprit=spec)

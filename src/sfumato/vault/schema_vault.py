@@ -97,7 +97,7 @@ class SchemaVault:
         named = {self.schema.units, *(child.table.name for child in related.children)}
         if any(table not in self.schema.tables for table in related.schema if table.name in named):
             raise QueryError(
-                "these related tables are of tables that the schema describes otherwise; make them of its own"
+                "the schema of this vault describes a linked table differently; link the tables of this schema"
             )
         self.refuse_other_owners()
         return self._vault(self.tables.derive(related), self.schema)

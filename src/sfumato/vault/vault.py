@@ -358,7 +358,7 @@ class Vault:
         if made_of - {answer.number for answer in charged}:
             raise BudgetError(
                 "this release was made of marginals that your account was not charged for; ask for these marginals "
-                "first, or for a release on other terms"
+                "first, or for a release with other parameters"
             )
 
     def _event(

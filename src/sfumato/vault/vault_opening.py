@@ -117,8 +117,8 @@ def default_ledger_url(domain: Domain | str | Path) -> str:
     ledger, other = file.with_suffix(".ledger"), named.with_suffix(".ledger")
     if file != named and other.exists() and not (ledger.exists() and other.samefile(ledger)):
         raise LedgerError(
-            f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger beside the link as well; "
-            "name the right one by the argument ledger, or move it beside the file",
+            f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger next to the link as well; "
+            "name the right one by the argument ledger, or move it next to the file",
             culprit=domain,
         )
     return file_address(ledger)

@@ -118,7 +118,10 @@ class Loloha(FrequencyOracle):
     def __post_init__(self) -> None:
         hashed, buckets = self.hashed, self.hashed.buckets
         if not DENOMINATOR < self.second * buckets <= DENOMINATOR * buckets:
-            raise InputError("the second round of a memoized randomizer says nothing or is no chance", culprit=self)
+            raise InputError(
+                "the second round of a memoized randomizer must be a probability above 1 / buckets and at most 1",
+                culprit=self,
+            )
         first, second = Fraction(self.first, DENOMINATOR), Fraction(self.second, DENOMINATOR)
         derive(self, _first_round=TwoValued(hashed, self.first), inputs=hashed.inputs, layout=hashed.layout)
         derive(self, tally_size=hashed.tally_size, q=1 / buckets)

@@ -53,7 +53,7 @@ def claimed(epsilon: Number) -> Fraction:
         raise LossError(f"epsilon must be greater than zero, not {str(epsilon)[:_DIGITS]}", culprit=epsilon)
     if value < FLOOR:
         raise LossError(
-            f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_DIGITS]}: below that a report says nothing",
+            f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_DIGITS]}: a smaller one leaves only noise",
             culprit=epsilon,
         )
     if value > CEILING:
