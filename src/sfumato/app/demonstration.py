@@ -211,7 +211,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
             notes=(
                 (
                     f"The census is a release itself, of {census_release()['source']}: "
-                    f"{census_release()['guarantee']}.  So it may stand beside what is made from it."
+                    f"{census_release()['guarantee']}.  So it can be shown next to its release."
                 ),
                 (
                     "The distance of two tables is the share of people who would have to move from one cell to "

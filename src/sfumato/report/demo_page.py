@@ -78,11 +78,11 @@ class DemoRelease:
 
     def sentences(self, people: str) -> tuple[str, ...]:
         """Return the three sentences of the page about a table of ``people``."""
-        right = percent_up(self.right_guesses)
+        chance = f"right with a chance of at most {percent_up(self.right_guesses)}, instead of 50 %"
         return (
             f"{people}.",
             f"{self.numbers} numbers released, the worst is off by {self.worst:,}.",
-            f"A guess whether a child is in the table is right with a chance of at most {right}, instead of 50 %.",
+            f"From this release alone, a guess whether a child is in the table is {chance}.",
         )
 
 
@@ -119,8 +119,8 @@ def render_demo(
     page = {
         "title": "A million children, released with a guarantee",
         "lead": (
-            "Left is the real table, which is published, so that both may stand side by side. Next to it stands a "
-            "synthetic table. Every child is protected by differential privacy, and no synthetic row is a child."
+            "On the left is the real table. It is published, so it can be shown. Next to it is a synthetic table, "
+            "which protects every child by differential privacy. No synthetic row is a child."
         ),
         "steps": steps,
         "first": first,
