@@ -246,7 +246,7 @@ def refuse_no_query(query: object) -> None:
 
 
 def count(where: Predicate | str | None = None) -> Query:
-    """Ask for the number of rows that meet a condition.
+    """Return the query for the number of rows that meet a condition.
 
     >>> count("age >= 65").aggregates
     (Count(of=None),)
@@ -258,7 +258,7 @@ def count(where: Predicate | str | None = None) -> Query:
 
 
 def mean(of: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the mean of an attribute's clamped values.
+    """Return the query for the mean of an attribute's clamped values.
 
     Args:
         of: a numeric attribute.
@@ -268,7 +268,7 @@ def mean(of: str, where: Predicate | str | None = None) -> Query:
 
 
 def total(of: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the sum of an attribute's clamped values.
+    """Return the query for the sum of an attribute's clamped values.
 
     Args:
         of: a numeric attribute.
@@ -278,7 +278,7 @@ def total(of: str, where: Predicate | str | None = None) -> Query:
 
 
 def table(*attributes: str, where: Predicate | str | None = None) -> Query:
-    """Ask for the contingency table of attributes; for one attribute: its histogram.
+    """Return the query for the contingency table of attributes; for one attribute: its histogram.
 
     >>> table("age", "sex").by
     ('age', 'sex')
@@ -291,7 +291,7 @@ def table(*attributes: str, where: Predicate | str | None = None) -> Query:
 
 
 def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | str | None = None) -> Query:
-    """Ask for the median of an attribute in each group.
+    """Return the query for the median of an attribute in each group.
 
     Args:
         attribute: a numeric attribute.

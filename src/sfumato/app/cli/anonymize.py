@@ -153,8 +153,9 @@ class AnonymizeOptions:
     )
 )
 def anonymize(options: AnonymizeOptions) -> None:
-    """Make every person share their quasi-identifiers with at least K - 1 others.
+    """Make every row share its quasi-identifiers with at least K - 1 others.
 
+    If the domain names a unit, at least K units share them.
     This is not differential privacy: it does not protect against attackers who know other columns.
 
     Example: sfumato anonymize people.csv --quasi age,education --k 5 --out k5.csv
