@@ -31,7 +31,9 @@ attribute ``culprit`` is the object at fault.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 
 class SfumatoError(Exception):
@@ -160,6 +162,18 @@ def pluralize(number: int, thing: str) -> str:
     """
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"
     return f"{number:,} {thing if number == 1 else plural}"
+
+
+def budget_percent(share: Fraction | float, *, up: bool) -> str:
+    """Return a share of a budget in percent, rounded up or down; below 10 % and above 90 % with one decimal.
+
+    >>> budget_percent(0.7604, up=True), budget_percent(0.2396, up=False), budget_percent(0.25, up=True)
+    ('77 %', '23 %', '25 %')
+    """
+    exact = share if isinstance(share, Fraction) else Fraction(share).limit_denominator(10**9)
+    tenths = 1 if Fraction(1, 10) <= exact <= Fraction(9, 10) else 10
+    rounded = Fraction((math.ceil if up else math.floor)(100 * tenths * exact), tenths)
+    return f"{float(rounded):g} %"
 
 
 def percent(share: float) -> str:

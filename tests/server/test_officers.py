@@ -157,7 +157,7 @@ def test_a_sign_off_page_of_a_released_file_is_checked_against_its_entry(bench):
     text = sign_off(bench, release=job).text
     assert "Ledger verified" in text
     assert f"people-{job}.parquet" in text
-    assert "Guarantee and description of the table match entry 3: neither was edited since" in text
+    assert "The stated guarantee and description equal those of entry 3" in text
     edited = released(service, {"synthesize": form.model_dump()}, b"PAR1 and nothing else", statement)
     refused = sign_off(bench, release=edited)
     assert (refused.status_code, "Nothing was spent" in refused.text) == (422, True)

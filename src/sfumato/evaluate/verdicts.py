@@ -23,6 +23,8 @@ FEWEST_ATTACKED = 160
 """Members, and as many others, below which an attack is not judged."""
 FEWEST_ROWS = 1000
 """Members below which a change of an association is not judged: chance alone changes it."""
+WEAK_GUARANTEE = 0.9
+"""Largest chance of a right guess up to which a guarantee is not called weak."""
 _SUREST = 0.02  # largest standard error of a learner's score that is judged
 
 
@@ -219,7 +221,8 @@ def _attack(result: Advantage) -> Judgement:
     if result.bound is not None and interval.low > result.bound:
         verdict = Verdict.BROKEN
     elif result.members.trials < FEWEST_ATTACKED:
-        verdict, compared = Verdict.UNKNOWN, f"needs {FEWEST_ATTACKED} people of each kind"
+        compared = f"needs {FEWEST_ATTACKED} people of each kind, tested {result.members.trials}"
+        verdict = Verdict.UNKNOWN
     else:
         verdict = Verdict.LEAK if interval.low > 0 else Verdict.NO_LEAK
     ends = (interval.low, interval.high)

@@ -14,6 +14,8 @@ from enum import StrEnum
 from html import escape
 from importlib import resources
 
+from sfumato.errors import budget_percent
+
 _EXACT = 1e-9  # error of a double, which is not rounded up
 _FONT = 'font-family="Inter, system-ui, sans-serif" font-size="11"'
 _INK, _SOFT, _LINE = "currentColor", "var(--soft, #6b737c)", "var(--line, #b9b5ad)"
@@ -32,15 +34,6 @@ def palette(*, dark: bool = True) -> str:
     """Return the style sheet of colors and fonts that all pages share, for dark screens too or for light ones only."""
     style = resources.files("sfumato.report").joinpath("palette.css").read_text(encoding="utf-8")
     return style if dark else _DARK.sub("", style)
-
-
-def whole_percent(share: float) -> str:
-    """Return a share in percent.
-
-    >>> whole_percent(0.25), whole_percent(0.004), whole_percent(0.0)
-    ('25 %', '< 1 %', '0 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "< 1 %"  # noqa: PLR2004
 
 
 def percent_up(share: float) -> str:
@@ -209,7 +202,7 @@ class BudgetShares:
     left: float
 
 
-def budget_bar(shares: BudgetShares) -> str:
+def budget_bar(shares: BudgetShares, release: str = "this release") -> str:
     """Return a budget as one bar: spent shares pale, the release in the accent color, the rest empty."""
     inner, height = _WIDTH - 2, 14
     spent = (
@@ -223,8 +216,8 @@ def budget_bar(shares: BudgetShares) -> str:
         for start, share, fill in spent
     )
     label = (
-        f"Budget: {whole_percent(shares.earlier)} spent before, {whole_percent(shares.release)} by this release, "
-        f"{whole_percent(shares.later)} later, {whole_percent(shares.left)} left"
+        f"Budget: {budget_percent(shares.earlier, up=True)} spent before, {budget_percent(shares.release, up=True)} by "
+        f"{release}, {budget_percent(shares.later, up=True)} later, {budget_percent(shares.left, up=False)} left"
     )
     frame = f'<rect x=".5" y="1" width="{_WIDTH - 1}" height="15" rx="2" fill="none" stroke="{_INK}"/>'
     return drawing(label, _WIDTH, 18, blocks, frame)

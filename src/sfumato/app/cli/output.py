@@ -6,20 +6,18 @@ Files are checked before anything is charged.  No command writes over a file tha
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from sfumato.app.api.methods import EXACT_FIGURES
-from sfumato.errors import InputError
+from sfumato.errors import InputError, budget_percent
 
 if TYPE_CHECKING:
     from sfumato.ledger import Account
@@ -96,8 +94,8 @@ def cost_in_shares(cost: str, charge: Charge | None, account: Account) -> str:
     needed = None if limit is None or charge is None else limit.amount(charge)
     if is_verbose() or not cost.startswith("rho") or limit is None or needed is None or account.share_left is None:
         return cost
-    left = _percent(account.share_left, up=False)
-    return f"{_percent(needed / limit.most, up=True)} of the budget; {left} is left"
+    left = budget_percent(account.share_left, up=False)
+    return f"{budget_percent(needed / limit.most, up=True)} of the budget; {left} is left"
 
 
 def account_in_shares(account: Account) -> str:
@@ -105,14 +103,7 @@ def account_in_shares(account: Account) -> str:
     full, left = str(account), account.share_left
     if is_verbose() or left is None or not full.startswith("rho"):
         return full
-    return f"{_percent(left, up=False)} of {account.limit} is left"
-
-
-def _percent(share: Fraction, *, up: bool) -> str:
-    """Return a share in percent, rounded up or down; below 10 % and above 90 % with one decimal."""
-    tenths = 1 if Fraction(1, 10) <= share <= Fraction(9, 10) else 10
-    rounded = Fraction((math.ceil if up else math.floor)(100 * tenths * share), tenths)
-    return f"{float(rounded):g} %"
+    return f"{budget_percent(left, up=False)} of {account.limit} is left"
 
 
 def print_error(text: str) -> None:

@@ -197,7 +197,7 @@ def anonymized_sign_off(
     scores = tuple(each for each in verdicts or () if not each.is_risk)
     rows = f"{after.rows + after.left_out:,} of {pluralize(stated.facts['rows'], 'row')}"
     tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(stated, after))
-    judged = points_to_judge(tiles, (*scores, *attacks), evaluated=verdicts is not None)
+    judged = points_to_judge(tiles, (*scores, *attacks), purpose=purpose, evaluated=verdicts is not None)
     return SignOff(
         title=table.name,
         subtitle=f"{rows}, {pluralize(len(table.columns), 'column')}, anonymized",
@@ -261,7 +261,7 @@ def _risk(stated: StatedAnonymization, after: Risk) -> Tile:
     tone = Tone.CARE if after.prosecutor.highest <= THRESHOLD else Tone.BAD
     sentence = f"On average {average} over the rows. Counted in this file."
     if stated.facts["counted"] == "rows":
-        return Tile("Risk measured", f"A match is right with at most {highest}", sentence, tone)
+        return Tile("Risk measured", f"A match is right with a probability of at most {highest}", sentence, tone)
     more = "A person may have several rows, and the risk is then higher."
     return Tile("Risk measured", f"At most {highest} for a person with one row", f"{sentence} {more}", tone)
 

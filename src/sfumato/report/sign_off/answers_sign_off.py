@@ -18,6 +18,7 @@ from sfumato.report.sign_off.ledger_record import (
     NO_LEDGER,
     LedgerRecord,
     entry_numbered,
+    promise_source,
     refuse_other_release,
     right_guesses,
 )
@@ -32,6 +33,7 @@ from sfumato.report.sign_off.sign_off_page import (
     Tile,
     Tone,
     attack_tile,
+    guaranteed_tile,
     guess_sentences,
     ordered_checks,
     points_to_judge,
@@ -171,7 +173,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         subtitle=f"{pluralize(answers, 'answer')} of a ledger",
         requested_by=purpose.requested_by,
         tiles=(
-            Tile("Privacy", "Guaranteed", f"Differential privacy, {promise}, for {protected}.", Tone.GOOD),
+            guaranteed_tile(f"Differential privacy, {promise}, for {protected}.", right),
             accuracy,
             risk,
         ),
@@ -181,7 +183,9 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         not_protected=(*((ONE_ROW,) if unit is None or unit.column is None else ()), *NOT_PROTECTED),
         budget=record.budget(),
         accuracy=(),
-        checks=ordered_checks(*record.checks(), numbers, *points_to_judge((accuracy, risk))),
+        checks=ordered_checks(
+            *record.checks(), numbers, *points_to_judge((accuracy, risk), purpose=purpose, right=right)
+        ),
         digest="",
         head=record.head,
         version="",
@@ -211,12 +215,13 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
         requested_by=purpose.requested_by,
         tiles=(privacy, Tile("Accuracy", "Stated", intervals, Tone.NONE), risk),
         content=(("Content", f"{pluralize(many, 'number')} with noise, listed overleaf"), *purpose.terms()),
-        guarantee=guess_sentences(right, answer.unit, "answer"),
+        guarantee=guess_sentences(right, answer.unit, "answer", unconfirmed=promise_source(record, "answer")),
+        confirmed=False,
         right_guesses=right,
         not_protected=(*((ONE_ROW,) if answer.unit == "one row" else ()), *NOT_PROTECTED),
-        budget=None if record is None else record.budget(),
+        budget=None if record is None else record.budget(confirmed=False),
         accuracy=(),
-        checks=ordered_checks(*checks, *points_to_judge((risk,))),
+        checks=ordered_checks(*checks, *points_to_judge((risk,), purpose=purpose, right=right)),
         digest=answer.digest,
         head="" if record is None else record.head,
         version=str(answer.provenance.get("sfumato", "")),
@@ -238,6 +243,6 @@ def _checked(answer: SignedAnswer, record: LedgerRecord | None) -> tuple[Tile, t
     if record is None:
         return Tile("Privacy", "Stated, not checked", f"{stated} No ledger was given.", Tone.CARE), (NO_LEDGER, numbers)
     number = record.entry.number
-    matched = f"{stated} Entry {number} states the same; the numbers were not compared."
-    same = Check(f"Guarantee, description and question match entry {number}")
+    matched = f"{stated} Entry {number} states the same guarantee; the numbers were not compared."
+    same = Check(f"The stated guarantee, description and question equal those of entry {number}")
     return Tile("Privacy", "Stated, not matched", matched, Tone.CARE), (*record.checks(), same, numbers)

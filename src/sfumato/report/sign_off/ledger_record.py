@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EntryChoice: TypeAlias = Callable[[Sequence[Entry]], Sequence[Entry]]
 """Chooses, among the releases of a journal, the entries that a page is about."""
 
+_FROM_TABLE = {"values", "bounds", "bins"}  # kinds of findings that a draft takes from the table
 NO_LEDGER = Check(
     "No ledger was given: guarantee, budget, earlier releases and accepted description are not checked", to_judge=True
 )
@@ -55,8 +56,8 @@ class LedgerRecord:
         """The loss of the releases together."""
         return total(each.charge or NOTHING for each in self.releases)
 
-    def budget(self) -> Budget:
-        """Return the shares of the limit."""
+    def budget(self, *, confirmed: bool = True) -> Budget:
+        """Return the shares of the limit, and name the entry if it was not confirmed for the release."""
         limit = self.account.limit
         assert limit is not None  # a dataset has a limit
         numbers = {each.number for each in self.releases}
@@ -70,14 +71,15 @@ class LedgerRecord:
             f"Limit for ever: {limit}.",
             f"Guarantee of all releases of this ledger together: {self.account.guarantee}.",
         )
-        return Budget(BudgetShares(earlier, own, later, left), sentences)
+        release = "This release" if confirmed else f"Entry {first}"
+        return Budget(BudgetShares(earlier, own, later, left), sentences, release)
 
     def checks(self) -> tuple[Check, ...]:
         """Return the checks of the releases against the ledger."""
         numbers = [each.number for each in self.releases]
         named = f"entry {numbers[0]}" if len(numbers) == 1 else f"entries {numbers[0]} to {numbers[-1]}"
         charged = (
-            Check(f"Loss charged before anything was computed ({named} of the ledger)")
+            Check(f"The ledger has the charge ({named})")
             if all(each.charge is not None for each in self.releases)
             else Check(f"Recorded as {named} of the ledger: no differential privacy, so no loss is charged")
         )
@@ -138,6 +140,11 @@ def refuse_other_release(entry: Entry, statement: str, domain: object) -> None:
         )
 
 
+def promise_source(record: LedgerRecord | None, release: str) -> str:
+    """Return who states a guarantee that was not confirmed, as the start of a sentence."""
+    return f"The {release} states" if record is None else f"Entry {record.entry.number} of the ledger promises"
+
+
 def right_guesses(charge: Charge) -> float:
     """Return (1 + advantage) / 2, which the loss bounds for every observer.
 
@@ -163,14 +170,17 @@ def _acceptance(entry: Entry) -> tuple[Check, ...]:
     by = f"Description accepted by {entry.accepted}"
     checks: tuple[Check, ...] = (Check(by, anonymous_text="The description of the table was accepted"),)
     match entry.event.details:
-        case {"accepted": {"confirmed": [*kinds]}} if kinds:
-            confirmed = f"The same person confirmed findings of these kinds: {', '.join(map(str, kinds))}"
-            checks += (Check(confirmed, to_judge=True),)
+        case {"accepted": {"by": str(person), "confirmed": [*kinds]}} if kinds:
+            confirmed = f"confirmed {', '.join(map(str, kinds))}; nobody else checked that they are public"
+            checks += (Check(f"{person} {confirmed}", to_judge=True, anonymous_text=f"The same person {confirmed}"),)
         case {"accepted": {"edited": bool()}}:
             checks += (Check("The description had no finding that needs to be confirmed"),)
     match entry.event.details:
         case {"accepted": {"edited": True}}:
             return (*checks, Check("The draft of the description was edited before it was accepted"))
+        case {"accepted": {"edited": False, "confirmed": [*kinds]}} if _FROM_TABLE & {*map(str, kinds)}:
+            draft = "The draft took values, bounds or bins from the table, and nobody edited it before it was accepted"
+            return (*checks, Check(draft, to_judge=True))
         case {"accepted": {"edited": False}}:
             return (*checks, Check("The draft of the description was accepted as it was drafted"))
         case _:

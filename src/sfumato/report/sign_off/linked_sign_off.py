@@ -12,7 +12,13 @@ from sfumato.engine.open import open_table
 from sfumato.errors import InputError, percent, pluralize
 from sfumato.evaluate.verdicts import COLUMN, Judgement
 from sfumato.report.drawing import percent_up
-from sfumato.report.sign_off.ledger_record import NO_LEDGER, LedgerRecord, entry_numbered, refuse_other_release
+from sfumato.report.sign_off.ledger_record import (
+    NO_LEDGER,
+    LedgerRecord,
+    entry_numbered,
+    promise_source,
+    refuse_other_release,
+)
 from sfumato.report.sign_off.sign_off_page import (
     NOT_PROTECTED,
     Check,
@@ -157,12 +163,10 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         raise InputError("the codebook of the tables is damaged, or of a later version") from None
     right = None if loss is None else (1 + loss.advantage_bound()) / 2
     unit = signed.guarantee.unit
-    tiles = (
-        privacy_tile(signed.guarantee, record, _UNCOMPARED),
-        accuracy_tile(accuracy),
-        attack_tile((), "release"),
-    )
-    words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables")
+    privacy = privacy_tile(signed.guarantee, record, _UNCOMPARED, right)
+    tiles = (privacy, accuracy_tile(accuracy), attack_tile((), "release"))
+    source = promise_source(record, "release")
+    words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables", unconfirmed=source)
     return SignOff(
         title=signed.name,
         subtitle=f"{pluralize(len(tables), 'linked table')}, {pluralize(units, 'synthetic unit')}",
@@ -175,10 +179,13 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         ),
         guarantee=words,
         right_guesses=right,
+        confirmed=False,
         not_protected=NOT_PROTECTED,
-        budget=None if record is None else record.budget(),
+        budget=None if record is None else record.budget(confirmed=False),
         accuracy=accuracy,
-        checks=ordered_checks(*_checks(signed, record), *points_to_judge(tiles, accuracy)),
+        checks=ordered_checks(
+            *_checks(signed, record), *points_to_judge(tiles, accuracy, purpose=purpose, right=right)
+        ),
         digest=signed.digest,
         head="" if record is None else record.head,
         version=str(book["version"]),
@@ -211,6 +218,6 @@ def _checks(signed: SignedTables, record: LedgerRecord | None) -> tuple[Check, .
     if not signed.digest:  # tables that are not written
         files = ()
     if record is None:
-        return NO_LEDGER, *files, _UNCOMPARED
-    same = Check(f"Guarantee and description of the tables match entry {record.entry.number}: neither was edited since")
-    return *record.checks(), same, *files, _UNCOMPARED
+        return _UNCOMPARED, NO_LEDGER, *files
+    same = Check(f"The stated guarantee and description equal those of entry {record.entry.number}")
+    return _UNCOMPARED, *record.checks(), same, *files

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from sfumato.errors import InputError
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.sign_off.ledger_record import EntryChoice, LedgerRecord, open_record
-from sfumato.report.sign_off.sign_off_page import Check, Purpose, SignOff, render_sign_off, verdicts_of_file
+from sfumato.report.sign_off.sign_off_page import (
+    Check,
+    Purpose,
+    SignOff,
+    ordered_checks,
+    render_sign_off,
+    verdicts_of_file,
+)
 from sfumato.synthesize.codebook.codebook import KEY
 
 if TYPE_CHECKING:
@@ -145,9 +152,11 @@ def _anonymized(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
     page = anonymized_sign_off(table, stated, (before, after), purpose=purpose, record=record, verdicts=verdicts)
     if before is None:
         return page
-    rows = f"it has {before.rows + before.left_out:,} rows, and the release was made of {stated.facts['rows']:,}"
-    named = Check(f"The table of --table was not compared with the ledger: {rows}", to_judge=True)
-    return replace(page, checks=(*page.checks, named))
+    rows, of = before.rows + before.left_out, stated.facts["rows"]
+    text = "Only the number of rows of the table was compared; the risk before may be that of another table"
+    if rows != of:
+        text = f"The risk before is that of another table: it has {rows:,} rows, and the release was made of {of:,}"
+    return replace(page, checks=ordered_checks(*page.checks, Check(text, to_judge=True)))
 
 
 def draw_release_sign_off(release: Any, purpose: Purpose, evidence: Evidence) -> HtmlPage:  # noqa: ANN401  (any family)

@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InputError, pluralize
-from sfumato.evaluate.verdicts import THRESHOLD_SET, Judgement, Verdict, worst
+from sfumato.errors import InputError, budget_percent, pluralize
+from sfumato.evaluate.verdicts import THRESHOLD_SET, WEAK_GUARANTEE, Judgement, Verdict, worst
 from sfumato.report.drawing import (
     BudgetShares,
     DrawnInterval,
@@ -23,7 +23,6 @@ from sfumato.report.drawing import (
     interval_drawing,
     palette,
     percent_up,
-    whole_percent,
 )
 from sfumato.strict_documents import read_json
 
@@ -79,18 +78,18 @@ class Check:
 
 
 _UNCHECKED_EVALUATION = Check(
-    "The verdicts of the evaluation are those of its file; they were not computed again. "
-    "'sfumato evaluate' refuses a holdout that repeats people of the table",
+    "The verdicts of the evaluation are those of its file; they were not computed again",
     to_judge=True,
 )
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The shares of the limit, in its own measure, and the sentences next to them."""
+    """The shares of the limit, in its own measure, the sentences next to them, and the name of the release."""
 
     shares: BudgetShares
     sentences: tuple[str, ...]
+    release: str = "This release"
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,12 @@ class Purpose:
         """Return the recipients and the purpose as terms of the page."""
         stated = (("Recipients", self.recipients), ("Purpose", self.purpose))
         return tuple((term, text or "Not stated") for term, text in stated)
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return a point to judge if the recipients or the purpose are not stated."""
+        missing = [term for term, text in self.terms() if text == "Not stated"]
+        text = f"{' and '.join(missing).capitalize()}: not stated. Ask who receives the release, and for what"
+        return (Check(text, to_judge=True),) if missing else ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,8 @@ class SignOff:
         accuracy: verdicts on questions.
         risk: verdicts on attacks; empty: no attack was run.
         risk_lines: risk of re-identification before and after; empty for releases with differential privacy.
-        checks: checked facts, then the points to judge.
+        confirmed: whether the guarantee was confirmed for this content.
+        checks: the points to judge, then checked facts.
         digest: SHA-256 of the file, or empty.
         head: last hash of the ledger, or empty.
         version: the version of Sfumato that made the release.
@@ -173,6 +179,7 @@ class SignOff:
     public: bool = False
     overleaf: tuple[Overleaf, ...] = ()
     takes_evaluation: bool = False
+    confirmed: bool = True
 
     @property
     def to_judge(self) -> int:
@@ -212,27 +219,57 @@ class SignOff:
 
 
 def ordered_checks(*checks: Check) -> tuple[Check, ...]:
-    """Return the checks, with the points to judge last."""
-    return tuple(sorted(checks, key=lambda check: check.to_judge))
+    """Return the checks, with the points to judge first."""
+    return tuple(sorted(checks, key=lambda check: not check.to_judge))
 
 
 def points_to_judge(
-    tiles: Sequence[Tile], judgements: Sequence[Judgement] = (), *, evaluated: bool = False
+    tiles: Sequence[Tile],
+    judgements: Sequence[Judgement] = (),
+    *,
+    purpose: Purpose,
+    right: float | None = None,
+    evaluated: bool = False,
 ) -> tuple[Check, ...]:
-    """Return the bad verdicts, the tiles without figures, and an evaluation that was not repeated."""
+    """Return a weak guarantee, bad verdicts, tiles without figures, a missing purpose, and an unchecked evaluation."""
     questions = {
-        Verdict.NOT_FOR_USE: "not for use. Does the purpose need it?",
         Verdict.LEAK: "an attack did better on people in the table than on others. Is that acceptable?",
         Verdict.BROKEN: "an attack did better than the guarantee allows. Find out why before any release",
     }
-    bad = [f"{each.question}: {questions[each.verdict]}" for each in judgements if each.verdict in questions]
+    unusable = [each.question for each in judgements if each.verdict is Verdict.NOT_FOR_USE]
+    bad = [f"Not for use: {'; '.join(unusable)}. Does the purpose need this?"] if unusable else []
+    bad += [f"{each.question}: {questions[each.verdict]}" for each in judgements if each.verdict in questions]
     empty = [f"{each.label}: not evaluated. {each.sentence}" for each in tiles if each.conclusion == NOT_EVALUATED]
     evaluation = (_UNCHECKED_EVALUATION,) if evaluated else ()
-    return (*(Check(text, to_judge=True) for text in (*bad, *empty)), *evaluation)
+    weak = [f"{weakness(right)} Is this guarantee enough?"] if weakness(right) else []
+    return (*(Check(text, to_judge=True) for text in (*weak, *bad, *empty)), *purpose.checks(), *evaluation)
 
 
-def guess_sentences(right: float, unit: str, release: str) -> tuple[str, ...]:
-    """Return sentences about the chance that a guess about a unit of the table is right."""
+def weakness(right: float | None) -> str:
+    """Return a sentence about a weak guarantee, with its threshold; empty if the guarantee is not weak."""
+    if right is None or right <= WEAK_GUARANTEE:
+        return ""
+    return f"A guess may be right up to {percent_up(right)} of the time (weak above {percent_up(WEAK_GUARANTEE)})."
+
+
+def guaranteed_tile(sentence: str, right: float | None) -> Tile:
+    """Return the tile of a guarantee that holds for the content of the page."""
+    if weak := weakness(right):
+        return Tile("Privacy", "Guaranteed, but weak", f"{sentence} {weak}", Tone.CARE)
+    return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
+
+
+def guess_sentences(right: float, unit: str, release: str, *, unconfirmed: str = "") -> tuple[str, ...]:
+    """Return sentences about the chance that a guess about a unit of the table is right.
+
+    ``unconfirmed`` names who states a guarantee that was not confirmed for the release.
+    """
+    if unconfirmed:
+        promise = f"{unconfirmed} that the guess is right with a chance of at most {percent_up(right)}"
+        return (
+            f"Suppose that an observer guesses if a unit ({unit}) is in the table, and that both are equally likely.",
+            f"{promise}; whether this holds for the {release} was not confirmed.",
+        )
     return (
         f"The guarantee limits what can be learned from the {release} about one unit of the table: {unit}.",
         "Suppose that an observer guesses whether the unit is in the table, and that both are equally likely.",
@@ -299,10 +336,10 @@ def render_sign_off(page: SignOff) -> str:
 
     template = resources.files(__package__).joinpath("sign_off_page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": whole_percent}
+    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": budget_percent}
     drawings = {
-        "guess": None if page.right_guesses is None else guess_scale(page.right_guesses),
-        "budget": None if page.budget is None else budget_bar(page.budget.shares),
+        "guess": None if page.right_guesses is None or not page.confirmed else guess_scale(page.right_guesses),
+        "budget": None if page.budget is None else budget_bar(page.budget.shares, page.budget.release.lower()),
         "attacks": _attack_drawing(page.risk),
     }
     safe_drawings = {name: drawn and Markup(drawn) for name, drawn in drawings.items()}  # noqa: S704  (text is escaped)

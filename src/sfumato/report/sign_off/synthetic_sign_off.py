@@ -19,6 +19,7 @@ from sfumato.report.sign_off.ledger_record import (
     NO_LEDGER,
     LedgerRecord,
     entry_numbered,
+    promise_source,
     refuse_other_release,
     right_guesses,
 )
@@ -32,6 +33,7 @@ from sfumato.report.sign_off.sign_off_page import (
     Tone,
     accuracy_tile,
     attack_tile,
+    guaranteed_tile,
     guess_sentences,
     ordered_checks,
     points_to_judge,
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
 
 PAIR = Threshold("Measured pairs of columns", 0.05, 0.2)
 _NAMED = 3  # pairs that a line names
+_OTHER_ROWS = "The rows are not those that"
+_EXPLAIN = "Do not sign until the owner explains it"
+_AGAIN = "the owner can write the file again from the ledger"
 _REUSED = re.compile(r", beyond what journal entries ([0-9]+(?:, [0-9]+)*) released, of which it was made as well$")
 _LOSS_FIELDS = ({"rho"}, {"epsilon"}, {"epsilon", "delta"})
 _DAMAGED = (SfumatoError, KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
@@ -139,27 +144,26 @@ def synthetic_sign_off(
     scores = [each for each in verdicts or () if not each.is_risk]
     accuracy = (*_stated_accuracy(book), *scores)
     right, compared = _right_guesses(book, record), _compared_rows(signed, record)
-    tiles = (
-        privacy_tile(book.guarantee, record, compared),
-        accuracy_tile(accuracy),
-        attack_tile(attacks, "file"),
-    )
-    judged = points_to_judge(tiles, (*accuracy, *attacks), evaluated=verdicts is not None)
+    confirmed = record is not None and not compared.to_judge
+    privacy = privacy_tile(book.guarantee, record, compared, right)
+    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
+    judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
     content = f"Rows drawn from a model ({book.method}) that was fitted to noisy counts. No row is a person."
-    source = f"A table of about {pluralize(book.table_rows, 'row')}"
+    source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
     return SignOff(
         title=signed.name,
         subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}",
         requested_by=purpose.requested_by,
         tiles=tiles,
         content=(("Content", content), ("Source", source), *purpose.terms()),
-        guarantee=_guarantee(book, right),
+        guarantee=_guarantee(book, right, record, confirmed=confirmed),
+        confirmed=confirmed,
         right_guesses=right,
         not_protected=(*_unit_limits(book.guarantee), *NOT_PROTECTED),
-        budget=None if record is None else record.budget(),
+        budget=None if record is None else record.budget(confirmed=confirmed),
         accuracy=accuracy,
         risk=tuple(attacks),
-        checks=ordered_checks(*_checks(record), compared, *judged),
+        checks=ordered_checks(compared, *_checks(record, compared), *judged),
         digest=signed.digest,
         head="" if record is None else record.head,
         version=book.version,
@@ -202,7 +206,7 @@ def stated_loss(guarantee: Guarantee) -> Loss | None:
         raise InputError("the codebook of the file states a loss that is none: it is damaged or forged") from None
 
 
-def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Check) -> Tile:
+def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Check, right: float | None) -> Tile:
     """Return the tile of a guarantee, which is only stated until its content is that of the ledger's entry.
 
     ``compared`` is the check of the content.
@@ -216,9 +220,9 @@ def privacy_tile(guarantee: Guarantee, record: LedgerRecord | None, compared: Ch
     if record is None:
         return Tile("Privacy", "Stated, not checked", f"{sentence} No ledger was given.", Tone.CARE)
     if compared.to_judge:
-        sentence += f" Entry {record.entry.number} states the same; its content was not compared with this release."
+        sentence += f" Entry {record.entry.number} states the same guarantee. It was not confirmed for this content."
         return Tile("Privacy", "Stated, not matched", sentence, Tone.CARE)
-    return Tile("Privacy", "Guaranteed", sentence, Tone.GOOD)
+    return guaranteed_tile(sentence, right)
 
 
 def _reused(book: Codebook) -> tuple[int, ...]:
@@ -254,12 +258,13 @@ def _right_guesses(book: Codebook, record: LedgerRecord | None) -> float | None:
     return right_guesses(total(each.charge or NOTHING for each in (*others, record.entry)))
 
 
-def _guarantee(book: Codebook, right: float | None) -> tuple[str, ...]:
+def _guarantee(book: Codebook, right: float | None, record: LedgerRecord | None, *, confirmed: bool) -> tuple[str, ...]:
     if right is None:
         return (book.guarantee.text,)
     entries = ", ".join(map(str, _reused(book)))
     reused = (f"The figure includes entries {entries}, of which the file was also made.",) if entries else ()
-    return (*guess_sentences(right, book.guarantee.unit, "file"), *reused)
+    source = "" if confirmed else promise_source(record, "file")
+    return (*guess_sentences(right, book.guarantee.unit, "file", unconfirmed=source), *reused)
 
 
 def _unit_limits(guarantee: Guarantee) -> tuple[str, ...]:
@@ -295,11 +300,13 @@ def pair_judgement(measured: Sequence[tuple[Sequence[str], float]]) -> Judgement
     return Judgement(f"{PAIR.question}, stated", figure, compared, PAIR.verdict(largest))
 
 
-def _checks(record: LedgerRecord | None) -> tuple[Check, ...]:
+def _checks(record: LedgerRecord | None, compared: Check) -> tuple[Check, ...]:
     if record is None:
         return (NO_LEDGER,)
-    same = Check(f"Guarantee and description of the table match entry {record.entry.number}: neither was edited since")
-    return *record.checks(), same
+    same = f"The stated guarantee and description equal those of entry {record.entry.number}"
+    if compared.text.startswith(_OTHER_ROWS):
+        same += "; its rows do not"
+    return *record.checks(), Check(same)
 
 
 def _compared_rows(signed: SignedRows, record: LedgerRecord | None) -> Check:
@@ -316,12 +323,13 @@ def _compared_rows(signed: SignedRows, record: LedgerRecord | None) -> Check:
     drawn = _drawn_again(signed, record)
     if drawn is None:
         why = "the file does not carry its description, or the ledger does not hold the model"
-        return Check(f"The rows were not compared with the ledger: {why}", to_judge=True)
+        return Check(f"The rows were not compared with the ledger: {why}. {_EXPLAIN}", to_judge=True)
     if not _same_rows(drawn.rows.to_arrow(), signed.rows):
         why = "another sample, another version of NumPy, or an edited file"
-        return Check(f"The rows are not those that entry {number} draws: {why}", to_judge=True)
+        return Check(f"{_OTHER_ROWS} entry {number} draws: {why}. {_EXPLAIN}; {_AGAIN}", to_judge=True)
     if _stated_errors(drawn.codebook) != _stated_errors(book):
-        return Check(f"The rows match entry {number}, and the errors that the file states do not", to_judge=True)
+        errors = f"The rows match entry {number}, and the errors that the file states do not"
+        return Check(f"{errors}. {_EXPLAIN}; {_AGAIN}", to_judge=True)
     return Check(f"Rows and stated errors are those that entry {number} of the ledger draws")
 
 
