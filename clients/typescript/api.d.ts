@@ -17,7 +17,7 @@ export type AggregateFields = {
 /** The search for classes. */
 export type AnonymizationMethod = "optimal" | "samarati" | "mondrian" | "k-member";
 
-/** An anonymised table, with the options of ``sfumato anonymize``. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last. ``criteria`` are further criteria in the form of the command line. ``suppression`` is a share, and ``suppress_rows`` the same limit in rows. ``keep`` are columns to publish unchanged. ``keep_anyway`` are such columns without a check of their content. ``seconds`` end optimal or k-member early. ``cut`` is the rule by which Mondrian cuts. ``count`` is what criteria count: the units of the domain, or rows. */
+/** An anonymized table, with the options of ``sfumato anonymize``. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last. ``criteria`` are further criteria in the form of the command line. ``suppression`` is a share, and ``suppress_rows`` the same limit in rows. ``keep`` are columns to publish unchanged. ``keep_anyway`` are such columns without a check of their content. ``seconds`` end optimal or k-member early. ``cut`` is the rule for cuts of Mondrian. ``count`` is what criteria count: the units of the domain, or rows. */
 export type AnonymizeRequest = {
   "method": AnonymizationMethod;
   "quasi": Array<string>;
@@ -81,7 +81,7 @@ export type CostRequest = {
 /** The unit in which classes are counted. */
 export type CountOption = "units" | "rows";
 
-/** The rule by which Mondrian cuts. The published variant tries attributes in their order. */
+/** The rule for cuts of Mondrian. The published variant tries attributes in their order. */
 export type CutOption = "greedy" | "balanced" | "relaxed" | "strict" | "in-order";
 
 /** A dataset to register: the place of its table, its accepted domain, and its privacy budget. The limit may be a budget per month, such as ``0.5 a month for 12 months``. A schema instead of the domain registers several tables in a folder or a database. */
