@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.evaluate.verdicts import Judgement, Verdict
 from sfumato.report.sign_off.sign_off_files import Evidence, release_sign_off
-from sfumato.report.sign_off.sign_off_page import Purpose, render_sign_off
+from sfumato.report.sign_off.sign_off_page import Purpose, ordered_checks, points_to_judge, render_sign_off
 
 DOMAIN = Domain(
     (
@@ -27,6 +27,57 @@ ATTACKS = (
     Judgement(
         "Membership", "-0.1 to +0.1", "limit 0.46", Verdict.NO_LEAK, is_risk=True, interval=(-0.1, 0.1), limit=0.46
     ),
+)
+ACCURACY = tuple(
+    Judgement(question, figure, compared, verdict)
+    for question, figure, compared, verdict in (
+        (
+            "Counts by one column, stated",
+            "within 33.1 % of rows with 95 % confidence: hours_per_week",
+            "good up to 2 %",
+            Verdict.NOT_FOR_USE,
+        ),
+        (
+            "Measured pairs of columns, stated",
+            "within 94.1 % of rows in 4 pairs with 95 % confidence",
+            "4 not for use: age x hours_per_week, age x class, education x hours_per_week and 1 more",
+            Verdict.NOT_FOR_USE,
+        ),
+        (
+            "Counts by one column",
+            "at most 23.7 % of rows off: hours_per_week",
+            "good up to 2 % of rows",
+            Verdict.NOT_FOR_USE,
+        ),
+        (
+            "Any two columns, mean",
+            "54.9 % of rows in the right cell",
+            "73.3 % unrelated columns, 61.8 % other people: the holdout is too small",
+            Verdict.UNKNOWN,
+        ),
+        (
+            "The worst two columns",
+            "58.2 % in the wrong cell: age \N{MULTIPLICATION SIGN} hours_per_week",
+            "good up to 20 %",
+            Verdict.WITH_CARE,
+        ),
+        (
+            "Change of association",
+            "at most 0.217: age \N{MULTIPLICATION SIGN} class",
+            "needs 1,000 rows",
+            Verdict.UNKNOWN,
+        ),
+        ("Predicting class", "AUC 0.665", "its standard error is above 0.02", Verdict.UNKNOWN),
+    )
+)
+UNJUDGED = tuple(
+    replace(
+        ATTACKS[0],
+        question=name,
+        compared_with="needs 160 people of each kind; 75 members tested",
+        verdict=Verdict.UNKNOWN,
+    )
+    for name in ("Membership", "Linkage", "Attribute inference", "Singling out")
 )
 PURPOSE = Purpose("Anyone", "<b>Teaching</b>", "R. Okafor")
 
@@ -88,4 +139,24 @@ def test_the_page_is_readable_by_everybody_and_prints_on_one_sheet(releases, kin
             accessible(page)
         printed = page.pdf(prefer_css_page_size=True)
         assert printed.count(b"/Type /Page\n") == (2 if kind == "answer" else 1)
+        opened.close()
+
+
+def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    ledger, by_kind = releases
+    page = release_sign_off(by_kind["synthetic"], Purpose(), Evidence(ledger=ledger))
+    judged = points_to_judge((), ACCURACY, purpose=Purpose(), right=0.999, evaluated=True)
+    assert sum(each.text.startswith("Not for use") for each in judged) == 1
+    page = replace(page, accuracy=ACCURACY, risk=UNJUDGED, checks=ordered_checks(*page.checks, *judged))
+    text = render_sign_off(page)
+    assert text.count("needs 160 people") == 1
+    place = tmp_path / "page.html"
+    place.write_text(text, encoding="utf-8")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        shown = opened.new_page()
+        shown.goto(place.as_uri())
+        assert shown.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
         opened.close()
