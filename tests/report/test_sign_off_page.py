@@ -160,3 +160,15 @@ def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path) -> None
         shown.goto(place.as_uri())
         assert shown.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
         opened.close()
+
+
+def test_a_draft_that_nobody_edited_is_a_point_to_judge(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"age": [n % 97 for n in range(900)], "town": [["Ulm", "Bern"][n % 2] for n in range(900)]})
+    draft = sf.describe(rows)
+    domain = draft.accept(by="Ann Lee", confirm=draft.risks)
+    vault = sf.open(rows, domain=domain, ledger=tmp_path / "towns.ledger", limit=sf.Epsilon(4), create=True)
+    page = release_sign_off(sf.synthesize.auto(vault, epsilon=1), PURPOSE, Evidence(ledger=tmp_path / "towns.ledger"))
+    judged = [each.text for each in page.checks if each.to_judge]
+    assert "Ann Lee confirmed bounds; nobody else checked that they are public" in judged
+    assert any(text.startswith("The draft took bounds from the table") for text in judged)
+    assert not any("Ann Lee" in each.text for each in page.published().checks)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EntryChoice: TypeAlias = Callable[[Sequence[Entry]], Sequence[Entry]]
 """Chooses, among the releases of a journal, the entries that a page is about."""
 
-_FROM_TABLE = {"values", "bounds", "bins"}  # kinds of findings that a draft takes from the table
+_FROM_TABLE = {"values", "bounds", "days", "points", "bins"}  # kinds of findings that a draft takes from the table
 NO_LEDGER = Check(
     "No ledger was given: guarantee, budget, earlier releases and accepted description are not checked", to_judge=True
 )
@@ -179,7 +179,8 @@ def _acceptance(entry: Entry) -> tuple[Check, ...]:
         case {"accepted": {"edited": True}}:
             return (*checks, Check("The draft of the description was edited before it was accepted"))
         case {"accepted": {"edited": False, "confirmed": [*kinds]}} if _FROM_TABLE & {*map(str, kinds)}:
-            draft = "The draft took values, bounds or bins from the table, and nobody edited it before it was accepted"
+            taken = ", ".join(kind for kind in map(str, kinds) if kind in _FROM_TABLE)
+            draft = f"The draft took {taken} from the table, and nobody edited it before it was accepted"
             return (*checks, Check(draft, to_judge=True))
         case {"accepted": {"edited": False}}:
             return (*checks, Check("The draft of the description was accepted as it was drafted"))
