@@ -5,7 +5,8 @@ With ``rows=3`` the three lines after the first are rows drawn at random, which 
 example is a command that ends with code 3, and the block holds its message.  A table after
 ``<!-- outputs of COMMAND -->`` has a statement in its second column and the answer in its third: EXAMPLE in the command
 stands for the statement.  A number ``5 ± 2`` there may differ by six standard deviations, which are three times 2.
-In a fourth column stands a statement that is answered where the second is refused.
+In a fourth column stands a statement that is answered where the second is refused.  ``<!-- tables of PAGE.md -->``
+runs the Python examples of another page first, whose tables the page uses.
 
 An example that ends with a chart stores it as a picture.  ``<!-- picture noise=30 -->`` stands after the example, and
 ``![text](images/PAGE-1.svg)`` in the next line.  The numbers of the picture lie next to it in ``images/PAGE-1.json``,

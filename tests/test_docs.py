@@ -49,6 +49,7 @@ decisions/0003-unknown-values-are-declared decisions/0004-jsonschema-alone-check
 decisions/0005-drafts-find-out-how-a-csv-file-is-written decisions/0006-the-ledger-speaks-to-its-databases-itself
 """.split()  # noqa: SIM905  (addresses before the documentation had parts)
 BLOCK = re.compile(r"^```(console|python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TABLES = re.compile(r"^<!-- tables of (\S+\.md) -->$", re.MULTILINE)  # made by the Python of that page
 MACHINE = ("make ", "scripts/", 'eval "')  # run when a machine is set up, and by the tests' own runner
 ELSEWHERE = ("sfumato demo",)  # takes long, and has tests of its own
 
@@ -118,6 +119,7 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
         return f"{head}{printed.rstrip()}\n```{tail}" if fault else example[0]
 
     text = page.read_text(encoding="utf-8")
+    make_tables(page, workspace)
     refreshed = EXAMPLE.sub(with_output, text)
     for marker in PICTURE.finditer(text):
         if marker["source"]:
@@ -128,6 +130,14 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
         page.write_text(refreshed, encoding="utf-8")
     else:
         assert not faults, "\n".join([f"{page.name}: run make docs-outputs if this is right", *faults])
+
+
+def make_tables(page: Path, workspace: Path) -> None:
+    """Run the Python examples of the pages whose tables a page uses."""
+    for other in TABLES.findall(page.read_text(encoding="utf-8")):
+        for language, block in blocks(page.parent / other):
+            if language == "python":
+                run_block(page, language, block, workspace, expected=0)
 
 
 def run_block(page: Path, language: str, block: str, workspace: Path, expected: int) -> tuple[str, str]:

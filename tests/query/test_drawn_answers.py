@@ -33,7 +33,7 @@ REFUSED: dict[str, str] = {  # the beginning of a refusal, and why a drawn state
     "is repeated in GROUP BY": "two names of one period",
 }
 BIN = 100 / 4096
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
 @pytest.fixture(scope="module")
@@ -171,13 +171,17 @@ def test_drawn_statements_are_answered_as_duckdb_does_in_parts(vaults, plain, pa
     compare(vaults, plain, range(part * STATEMENTS, (part + 1) * STATEMENTS), linked=linked)
 
 
+def reference() -> str:
+    return "".join((REFERENCE / page).read_text(encoding="utf-8") for page in ("sql.md", "sql-functions.md"))
+
+
 def drawn_statements() -> Iterator[Statement]:
     return (statement(seed, linked=linked) for seed in range(STATEMENTS) for linked in (False, True))
 
 
 def test_every_documented_form_is_drawn() -> None:
     """The first columns of the tables in the SQL reference, and the forms of drawn statements, are the same."""
-    documented = set(re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    documented = set(re.findall(r"^\| `([^`]+)` \|", reference(), re.MULTILINE))
     drawn = {form for each in drawn_statements() for form in each.forms}
     assert drawn == documented
 
@@ -191,6 +195,6 @@ def test_a_drawn_statement_has_the_words_of_its_forms() -> None:
 
 
 def test_every_function_of_the_grammar_is_documented() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+    page = reference()
     functions = {form.function for form in FORMS} | SPELLINGS.keys()
     assert {each for each in functions if f"`{each}(" not in page} == set()
