@@ -223,7 +223,7 @@ def test_units_are_those_of_a_schema_that_says_more_of_other_tables(tmp_path: Pa
     other = replace(HOSPITAL["visits"], rows=5)
     tables = tuple(other if each.name == "visits" else each for each in HOSPITAL)
     described = LinkedTables(schema=replace(HOSPITAL, tables=tables), children=(ChildTable(table=other, most=2),))
-    with pytest.raises(QueryError, match="describes otherwise"):
+    with pytest.raises(QueryError, match="describes a linked table differently"):
         vault.of_units(described)
 
 
