@@ -239,3 +239,7 @@ def test_the_progress_of_a_command_in_a_notebook_is_one_line(capsys, monkeypatch
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert err.rpartition("\r")[2].rstrip() == "Reading people.csv: noise"
+
+
+def test_large_counts_are_shown_to_the_last_row() -> None:
+    assert str(NoisyValue(1_013_184.2, 2.0, 1_013_180.0, 1_013_189.0)) == "1013184 (1013180 to 1013189)"

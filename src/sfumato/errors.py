@@ -185,3 +185,13 @@ def percent(share: float) -> str:
     if 0 < share < 0.0005:  # noqa: PLR2004  (it would round to zero)
         return "below 0.1 %"
     return f"{round(100 * share, 1):g} %"
+
+
+def digits(number: float, comma: str = "") -> str:
+    """Return a number to six digits, and all digits before the point of a larger one.
+
+    >>> digits(0.1234567), digits(1013184.2), digits(1013184.2, ",")
+    ('0.123457', '1013184', '1,013,184')
+    """
+    large = 1e6 <= abs(number) < 1e15  # noqa: PLR2004  (beyond, a float has no digits left after the point)
+    return f"{number:{comma}.0f}" if large else f"{number:{comma}.6g}"

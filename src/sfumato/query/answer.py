@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.domain.attribute import EXTRA
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, digits
 from sfumato.model.factor import FloatArray, to_counts
 from sfumato.notebook_html import html_note, html_table
 from sfumato.query.aggregates import Estimates
@@ -94,7 +94,7 @@ class NoisyValue(NDArrayOperatorsMixin):
         return getattr(ufunc, method)(*numbers, **more)
 
     def __str__(self) -> str:
-        return f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g})"
+        return f"{digits(self.estimate)} ({digits(self.low)} to {digits(self.high)})"
 
 
 @dataclass(frozen=True)

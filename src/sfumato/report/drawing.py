@@ -14,7 +14,7 @@ from enum import StrEnum
 from html import escape
 from importlib import resources
 
-from sfumato.errors import budget_percent
+from sfumato.errors import budget_percent, digits
 
 _EXACT = 1e-9  # error of a double, which is not rounded up
 _FONT = 'font-family="Inter, system-ui, sans-serif" font-size="11"'
@@ -74,8 +74,10 @@ class Bar:
     @property
     def text(self) -> str:
         """The value, with its interval."""
-        ends = "" if self.low is None or self.high is None else f" ({self.low:,.5g} to {self.high:,.5g})"
-        return f"{self.value:,.6g}{ends}"
+        ends = (
+            "" if self.low is None or self.high is None else f" ({digits(self.low, ',')} to {digits(self.high, ',')})"
+        )
+        return f"{digits(self.value, ',')}{ends}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class BarWidths:
 
     def number(self, bar: Bar) -> str:
         """Return the number to the right of a bar."""
-        return bar.text if self.intervals else f"{bar.value:,.6g}"
+        return bar.text if self.intervals else digits(bar.value, ",")
 
 
 WIDE = BarWidths()

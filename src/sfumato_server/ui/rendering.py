@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import SfumatoError
+from sfumato.errors import SfumatoError, digits
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.query import Answer, NoisyValue
@@ -78,7 +78,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["figure"] = lambda number: f"{number:,.6g}"
+    environment.filters["figure"] = lambda number: digits(number, ",")
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
     return environment
