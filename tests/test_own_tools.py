@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def test_a_release_shows_its_report_and_sums_itself_up(vault: Vault, capsys, mon
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     worst = max(column.worst or 0 for column in release.codebook.columns)
-    assert lines[3].startswith(f"Accuracy: counts of single values within {worst:,} rows (")
+    assert lines[3].startswith(f"Accuracy: counts by any one column within {worst:,} rows (")
     assert lines[3].endswith("1 of 1 pair of columns measured")
     page, picture = release.page(), release.plot("age")
     assert [Path(address.removeprefix("file://")).read_text() for address in opened] == [page.html, picture.html]
@@ -243,3 +244,13 @@ def test_the_progress_of_a_command_in_a_notebook_is_one_line(capsys, monkeypatch
 
 def test_large_counts_are_shown_to_the_last_row() -> None:
     assert str(NoisyValue(1_013_184.2, 2.0, 1_013_180.0, 1_013_189.0)) == "1013184 (1013180 to 1013189)"
+
+
+def test_a_summary_claims_no_column_and_no_pair_that_was_not_measured(vault: Vault) -> None:
+    book = sf.synthesize.auto(vault, epsilon=1, delta=1e-9).codebook
+    known, unknown = book.columns[0], replace(book.columns[1], worst=None)
+    some = replace(book, columns=(known, unknown), pairs_left_out=5)
+    assert some.accuracy.startswith(f"counts by any one of 1 measured column within {known.worst:,} rows (")
+    assert some.accuracy.endswith("; at least 1 of 6 pairs of columns measured")
+    none = replace(book, columns=(unknown,), pairs=(replace(book.pairs[0], measured=False),))
+    assert none.accuracy == "0 of 1 pair of columns measured, the others estimated"

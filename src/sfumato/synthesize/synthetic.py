@@ -77,7 +77,7 @@ class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
 
     @property
     def accuracy(self) -> str:
-        """The largest error of counts of single values, and the number of measured pairs of columns."""
+        """The largest error of counts by one column, and the number of measured pairs of columns."""
         return self.codebook.accuracy
 
     @property

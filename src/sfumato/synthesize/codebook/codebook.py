@@ -118,16 +118,20 @@ class Codebook:
 
     @property
     def accuracy(self) -> str:
-        """The largest error of counts of single values, and the number of measured pairs of columns, in words."""
+        """The largest error of counts by one column, and the number of measured pairs of columns, in words."""
         measured = sum(pair.measured for pair in self.pairs)
-        estimated = len(self.pairs) + self.pairs_left_out - measured
-        pairs = f"{measured:,} of {pluralize(measured + estimated, 'pair')} of columns measured"
-        pairs += ", the others estimated" if estimated else ""
-        worst = max((column.worst for column in self.columns if column.worst is not None), default=None)
-        if worst is None:
+        every_pair = len(self.pairs) + self.pairs_left_out
+        cut = measured == len(self.pairs) < every_pair  # pairs that are not listed may be measured, too
+        pairs = f"{'at least ' if cut else ''}{measured:,} of {pluralize(every_pair, 'pair')} of columns measured"
+        pairs += ", the others estimated" if measured < every_pair and not cut else ""
+        known = [column.worst for column in self.columns if column.worst is not None]
+        if not known:
             return pairs
+        worst = max(known)
+        measured_columns = pluralize(len(known), "measured column")
+        by = "any one column" if len(known) == len(self.columns) else f"any one of {measured_columns}"
         share = f"{100 * worst / max(self.table_rows, 1):.2g} % of the rows"
-        return f"counts of single values within {pluralize(worst, 'row')} ({share}), with 95 % confidence; {pairs}"
+        return f"counts by {by} within {pluralize(worst, 'row')} ({share}), with 95 % confidence; {pairs}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the codebook as JSON values; :meth:`parse` reads them."""
