@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 
-def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):  # noqa: ARG001  (noise has no seed)
+def sfumato(codes, sizes, ordered, *, seed, method="batched", **loss):  # noqa: ARG001  (noise has no seed)
     """Return a release of a Parquet file through a vault with its own ledger, as users make it, read back as codes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -57,7 +57,7 @@ def sfumato(codes, sizes, ordered, *, seed, method="aim", **loss):  # noqa: ARG0
         elif method == "independent":
             release = synthesize.marginals(vault, loss=loss, total=total, cliques=[(name,) for name in domain.names])
         else:
-            release = synthesize.aim(vault, loss=loss, total=total, workload=synthesize.all_marginals(3))
+            release = synthesize.batched(vault, loss=loss, total=total, workload=synthesize.all_marginals(3))
         release.rows.to_parquet(str(place / "synthetic.parquet"))
         made = pq.read_table(place / "synthetic.parquet")
         rows = np.stack([made[name].to_numpy().astype(np.int64) for name in domain.names], axis=1)
@@ -236,7 +236,7 @@ def _rho(epsilon, delta):
 
 
 CONTESTANTS = {
-    "sfumato-aim": sfumato,
+    "sfumato-batched": sfumato,
     "sfumato-mst": sfumato_mst,
     "sfumato-independent": sfumato_independent,
     "mbi-mst": mbi_mst,

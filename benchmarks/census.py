@@ -1,6 +1,6 @@
 """Synthesizers on a census: error of all pairs and triples of columns, CPU seconds and memory, side by side.
 
-python benchmarks/census.py [--contestants sfumato-aim,mbi-mst] [--tables adult] [--epsilons 0.1,1,10]
+python benchmarks/census.py [--contestants sfumato-batched,mbi-mst] [--tables adult] [--epsilons 0.1,1,10]
     [--seeds 1] [--minutes 30]
 
 Every run is a separate process on one thread, limited in time. Peers run in their own environments under ``.bench``,
@@ -39,7 +39,7 @@ PEERS = {"mbi": "mbi==2.0.0", "dpmm": "dpmm"}
 DELTA = 1e-9
 EPSILONS = (0.1, 1.0, 10.0)
 SEEDS = {
-    "sfumato-aim": 3,
+    "sfumato-batched": 3,
     "sfumato-mst": 3,
     "sfumato-independent": 3,
     "mbi-mst": 1,
@@ -175,9 +175,9 @@ def report(results: list[dict[str, object]]) -> str:
         "chance, about one pair in twenty would be beyond two standard errors. Runs that name a worst pair were",
         "made on a busy machine, where CPU seconds double or triple.",
         "",
-        "Losses against mbi-mst are noise: two more releases of aim measured each of five such pairs of Adult,",
+        "Losses against mbi-mst are noise: two more releases of batched measured each of five such pairs of Adult,",
         "with 50 to 108 rows of noise per cell over forty pairs. mbi-mst has 41 rows on its 13 pairs. The line of",
-        "aim on fire is one release. Five more at epsilon 1 were .089 to .099 off over pairs, and .122 to .147",
+        "batched on fire is one release. Five more at epsilon 1 were .089 to .099 off over pairs, and .122 to .147",
         "over triples.",
         "",
         "By the command, at epsilon 1 and delta 1e-6, three parts of NIST of about 7600 rows and 24 drafted",

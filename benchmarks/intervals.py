@@ -31,7 +31,7 @@ from sfumato.domain.predicate import All, Among
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.query import ReleaseInterval, interval, linear_regression
 from sfumato.query.question import Query, count, mean
-from sfumato.synthesize import NoisyTotal, SizeLimits, SyntheticFile, aim, all_marginals, read_release
+from sfumato.synthesize import NoisyTotal, SizeLimits, SyntheticFile, all_marginals, batched, read_release
 from sfumato.vault.vault import Vault
 
 CELLS = 4  # cells of each size, for every pair of attributes
@@ -111,7 +111,7 @@ def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bou
     file = folder / "synthetic.parquet"
     vault = opened(folder, domain, sample)
     limits = SizeLimits(distance_bounds=bounds)
-    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=limits)
+    made = batched(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     made.rows.write(file)
     return read_release(file)
 

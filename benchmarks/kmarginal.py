@@ -1,4 +1,4 @@
-"""NIST's k-marginal score of AIM on the national 2019 excerpts, between its two baselines.
+"""NIST's k-marginal score of ``batched`` on the national 2019 excerpts, between its two baselines.
 
 python benchmarks/kmarginal.py [--epsilons 1 10]
 
@@ -45,8 +45,8 @@ NUMBERS = {
     "POVPIP": (0, 501, (*range(0, 501, 50), 501)),
 }
 INTRODUCTION = """\
-NIST's k-marginal score (1000 is perfect) of AIM on {rows} people of the national 2019 excerpts, {columns} columns in
-public bins, all {triples} triples of columns; delta is {delta}. The floor shuffles every column on its own; the
+NIST's k-marginal score (1000 is perfect) of `batched` on {rows} people of the national 2019 excerpts, {columns} columns
+in public bins, all {triples} triples of columns; delta is {delta}. The floor shuffles every column on its own; the
 ceiling is a sample of the same size, with replacement, of the table itself. Made by `python benchmarks/kmarginal.py`.
 
 | release | k-marginal score | from floor (0) to ceiling (1) | CPU s |
@@ -76,7 +76,7 @@ def people():
 def main() -> None:
     import numpy as np
 
-    from sfumato.evaluate.frontier import aim
+    from sfumato.evaluate.frontier import batched
     from sfumato.evaluate.population_split import independent
     from sfumato.evaluate.released import Released
     from sfumato.evaluate.utility.scorecard import marginal_score, rescaled
@@ -95,9 +95,9 @@ def main() -> None:
     floor, ceiling = scores.values()
     for epsilon in asked.epsilons:
         start = time.process_time()
-        release = aim(rows, loss=EpsilonDelta(epsilon, DELTA), ways=3)
-        seconds[f"AIM, epsilon {epsilon}"] = time.process_time() - start
-        scores[f"AIM, epsilon {epsilon}"] = marginal_score(real, release, ways=3)
+        release = batched(rows, loss=EpsilonDelta(epsilon, DELTA), ways=3)
+        seconds[f"batched, epsilon {epsilon}"] = time.process_time() - start
+        scores[f"batched, epsilon {epsilon}"] = marginal_score(real, release, ways=3)
     triples = len(rows.domain) * (len(rows.domain) - 1) * (len(rows.domain) - 2) // 6
     text = INTRODUCTION.format(rows=len(rows), columns=len(rows.domain), triples=triples, delta=DELTA)
     for name, score in scores.items():

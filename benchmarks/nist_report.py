@@ -1,6 +1,6 @@
 """Sfumato in NIST's complete SDNist report, with peers and both baselines, in one run.
 
-python benchmarks/nist_report.py [--contestants sfumato-aim,dpmm-mst] [--epsilons 1 10] [--minutes 60]
+python benchmarks/nist_report.py [--contestants sfumato-batched,dpmm-mst] [--epsilons 1 10] [--minutes 60]
 
 The benchmark needs the real data (``SFUMATO_DATA``) and an environment for NIST's package, created under ``.bench`` on
 first use. The command makes Sfumato's releases from the file, with their own ledger. The peers see the same public
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "nist_report.md"
 RESULTS = TABLE.with_suffix(".json")
 DELTA = "1e-9"
-CONTESTANTS = ("sfumato-aim", "sfumato-mst", "mbi-mst", "mbi-aim", "dpmm-mst", "dpmm-aim")
+CONTESTANTS = ("sfumato-batched", "sfumato-mst", "mbi-mst", "mbi-aim", "dpmm-mst", "dpmm-aim")
 ELSEWHERE = ("25-", "48-")
 """Areas of Massachusetts and Texas, which the dictionary lists for two other excerpts."""
 

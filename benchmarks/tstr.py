@@ -30,7 +30,7 @@ TABLE = ROOT / "docs" / "benchmarks" / "tstr.md"
 DATA = real_data("adult")
 TARGET = "class"
 DELTA = "1e-9"
-AIMED = "aim, workload of triples with the class"
+AIMED = "batched, workload of triples with the class"
 
 
 def released(method: str, epsilon: str) -> Rows:
@@ -43,9 +43,9 @@ def released(method: str, epsilon: str) -> Rows:
         vault = sf.open(
             DATA / "adult.csv", domain=declared, ledger=f"sqlite:///{folder}/ledger", limit=loss, create=True
         )
-        if method.startswith("aim"):
-            workload = synthesize.all_marginals(3) if method == "aim" else towards(domain.names)
-            release = synthesize.aim(vault, loss=loss, total=total, workload=workload)
+        if method.startswith("batched"):
+            workload = synthesize.all_marginals(3) if method == "batched" else towards(domain.names)
+            release = synthesize.batched(vault, loss=loss, total=total, workload=workload)
         elif method == "mst":
             release = synthesize.mst(vault, loss=loss, total=total)
         else:
@@ -81,7 +81,7 @@ def main() -> None:
         "|---|---|---|---|---|",
     ]
     for epsilon in options.epsilons.split(","):
-        for method in ("aim", AIMED, "mst", "independent columns"):
+        for method in ("batched", AIMED, "mst", "independent columns"):
             scores, seconds = [], []
             for seed in range(options.seeds):
                 start = time.process_time()

@@ -1,4 +1,4 @@
-"""AIM on long and wide tables, by the installed command: the cost of rows and the cost of columns.
+"""``batched`` on long and wide tables, by the installed command: the cost of rows and the cost of columns.
 
 python benchmarks/wide.py [--cases 1000000x15,100000x100]
 
@@ -53,7 +53,7 @@ def run(rows: int, columns: int) -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         table, domain = chain(Path(folder), rows, columns)
         out = Path(folder) / "rows.parquet"
-        command = ["synthesize", str(table), "--domain", str(domain), "--out", str(out), "--method", "aim"]
+        command = ["synthesize", str(table), "--domain", str(domain), "--out", str(out), "--method", "batched"]
         command += ["--way", "3", "--epsilon", "1", "--delta", "1e-9", "--overwrite"]
         command += ["--ledger", str(Path(folder) / "ledger.db")]
         for more in (["--create", "--limit", "1,1e-9"], []):
@@ -68,7 +68,7 @@ def run(rows: int, columns: int) -> list[dict[str, float]]:
 
 
 INTRODUCTION = """\
-`sfumato synthesize --method aim --way 3 --epsilon 1 --delta 1e-9` from a Parquet file to a Parquet file of rows
+`sfumato synthesize --method batched --way 3 --epsilon 1 --delta 1e-9` from a Parquet file to a Parquet file of rows
 with its codebook: CPU seconds of the whole command. *Again* repeats the release with the model from the ledger:
 it reads the table, draws the rows, states their errors and writes them.
 Made by `python benchmarks/wide.py`, one thread of linear algebra.

@@ -60,14 +60,14 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "mst", "--rounds", "3", "--way", "2"], "takes no --way and no --rounds"),
         (["--method", "marginals", "--way", "2", "--marginals", "age"], "takes no --way"),
         (["--method", "histogram", "--way", "2"], "takes no --way"),
-        (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
-        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, aim, mst, annealed"),
-        (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, aim"),
-        (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for aim"),
-        (["--method", "aim", "--way", "2", "--marginals", "age,town"], "Give one of them"),
+        (["--method", "batched", "--rounds", "3"], "--rounds is for mwem"),
+        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, batched, mst, aim"),
+        (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, batched"),
+        (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for batched"),
+        (["--method", "batched", "--way", "2", "--marginals", "age,town"], "Give one of them"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "Take --rounds 3"),
-        (["--method", "aim", "--zeros", "people.csv"], "does not read as structural zeros"),
-        (["--method", "aim", "--zeros", "zeors.yaml"], "There is no file zeors.yaml"),
+        (["--method", "batched", "--zeros", "people.csv"], "does not read as structural zeros"),
+        (["--method", "batched", "--zeros", "zeors.yaml"], "There is no file zeors.yaml"),
         (["--method", "marginals", "--marginals", "town,town"], "different attributes"),
     ],
 )
@@ -78,7 +78,7 @@ def test_options_that_a_method_would_ignore_are_refused_before_the_charge(argume
 
 
 def test_bounds_of_pairs_are_said_where_they_were_asked_for(workspace: Path) -> None:
-    few = ("--rho", "0.5", "--method", "aim", "--way", "1")
+    few = ("--rho", "0.5", "--method", "batched", "--way", "1")
     told = release(workspace, *few, "--out", "a.parquet", "--ledger", "a.ledger").stdout
     assert "pairs are modeled: their error is not known" in told
     more = ("--bound-pairs", "--html", "b.html", "--model", "b.model")
@@ -96,7 +96,7 @@ def test_auto_says_which_method_it_took_and_why(workspace: Path) -> None:
     assert told.startswith("Method: ")
     method = told.split()[1]
     assert f"among:\n  {method}: " in told
-    for each in ("histogram", "aim", "mst", "annealed"):
+    for each in ("histogram", "batched", "mst", "aim"):
         assert f"\n  {each}: " in told
     named = release(workspace, "--rho", "0.5", "--method", "mst", "--ledger", "m.ledger", "--out", "m.csv")
     assert named.stdout.startswith("Method: mst\nGuarantee")
@@ -112,7 +112,7 @@ def test_auto_takes_no_histogram_of_more_cells_than_noise_leaves_rows(tmp_path: 
     (tmp_path / "people.yaml").write_text(f"sfumato: 1\nunit: row\nattributes:\n{values}")
     arguments = ("people.parquet", "--domain", "people.yaml", "--epsilon", "1", "--way", "3", "--out", "out.parquet")
     told = sfumato("synthesize", *arguments, cwd=tmp_path).stdout
-    assert told.startswith("Method: aim\n")
+    assert told.startswith("Method: batched\n")
     assert "\n  histogram: noise hides a table of fewer than " in told
     assert "; taken because " in told.partition("histogram")[0]
     released = pq.read_table(tmp_path / "out.parquet")
@@ -128,7 +128,7 @@ def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(workspace:
     assert told.startswith("Method: matrix")
 
 
-@pytest.mark.parametrize("method", ["aim", "mst", "annealed", "auto"])
+@pytest.mark.parametrize("method", ["batched", "mst", "aim", "auto"])
 def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> None:
     children = ", ".join(str(age) for age in range(18))
     (workspace / "zeros.yaml").write_text(f"- {{attributes: [age, married], impossible: [[[{children}], yes]]}}\n")
@@ -277,7 +277,7 @@ def interruptible() -> Iterator[None]:
 def test_an_interrupted_release_says_that_its_charge_stays(workspace: Path) -> None:
     sfumato("data", "census", cwd=workspace)  # large enough to take seconds
     script = Path(sys.executable).parent / "sfumato"
-    terms = ("--create", "--limit", "rho=5", "--rho", "5", "--out", "out.csv", "--method", "annealed", "--way", "3")
+    terms = ("--create", "--limit", "rho=5", "--rho", "5", "--out", "out.csv", "--method", "aim", "--way", "3")
     with subprocess.Popen(
         [script, "synthesize", "census.parquet", "--domain", "census.yaml", *terms],
         cwd=workspace,
@@ -409,8 +409,8 @@ def test_a_refusal_in_python_names_delta_as_well(workspace: Path) -> None:
     vault = sf.open(table, domain=domain, limit=sf.EpsilonDelta(1, "1e-9"), create=True)
     asked = {"total": sf.synthesize.NoisyTotal(), "workload": sf.synthesize.all_marginals(2)}
     with pytest.raises(BudgetError, match=r"with a delta of 1e-09 it asks for rho = 0\.01496"):
-        sf.synthesize.aim(vault, loss=sf.Epsilon(1), **asked)
+        sf.synthesize.batched(vault, loss=sf.Epsilon(1), **asked)
     assert vault.remaining.spent.rho == 0
     pure = sf.open(table, domain=domain, ledger=f"sqlite:///{workspace}/p.ledger", limit=sf.Epsilon(1), create=True)
     with pytest.raises(LossError, match=r"can never take a delta or a rho; .* with the limit 1,1e-9"):
-        sf.synthesize.aim(pure, loss=sf.EpsilonDelta("0.1", "1e-9"), **asked)
+        sf.synthesize.batched(pure, loss=sf.EpsilonDelta("0.1", "1e-9"), **asked)

@@ -38,7 +38,7 @@ from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
+from sfumato.synthesize import NoisyTotal, all_marginals, batched, read_zeros
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.vault import Vault
 from sfumato.vault.vault_opening import open_vault
@@ -178,7 +178,7 @@ def test_rules_and_weights_hold_in_rows_made_of_a_table_on_spark(spark, tmp_path
     ledger = f"sqlite:///{tmp_path / 'ledger'}"
     vault = open_vault(f"spark:{tmp_path / 'rows'}", domain=domain, ledger=ledger, limit=loss, create=True)
     zeros = read_zeros([{"if": {"age": "..19"}, "then": {"married": "no"}}], domain)
-    release = aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros)
+    release = batched(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros)
     found = release.rows.to_arrow().to_pydict()
     assert len(found["age"]) > 2000
     assert not any(each < 20 and wed == "yes" for each, wed in zip(found["age"], found["married"], strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain
-from sfumato.evaluate.frontier import aim, answered_pairs, grid, mondrian, randomised
+from sfumato.evaluate.frontier import answered_pairs, batched, grid, mondrian, randomised
 from sfumato.evaluate.released import Released, Rows
 from sfumato.evaluate.utility.scorecard import marginal_score
 from sfumato.privacy.loss import EpsilonDelta
@@ -33,7 +33,7 @@ def test_every_family_is_run_and_names_are_distinct():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda rows: aim(rows, loss=EpsilonDelta(20, "1e-6")),
+        lambda rows: batched(rows, loss=EpsilonDelta(20, "1e-6")),
         lambda rows: mondrian(rows, k=2),
         lambda rows: answered_pairs(rows, loss=EpsilonDelta(20, "1e-6")),
         lambda rows: randomised(rows, epsilon=Fraction(40)),

@@ -46,9 +46,9 @@ SYNTHESES = {
     "matrix": ("--method", "matrix", "--marginals", "sex,town"),
     "mwem": ("--method", "mwem", "--rounds", "3"),
     "mst": ("--method", "mst"),
-    "aim": ("--method", "aim", "--no-reuse"),
-    "annealed": ("--method", "annealed"),
-    "reusing": ("--method", "aim"),
+    "aim": ("--method", "batched", "--no-reuse"),
+    "annealed": ("--method", "aim"),
+    "reusing": ("--method", "batched"),
 }
 
 

@@ -19,7 +19,7 @@ from sfumato.domain.predicate import All, Among
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.query import count, interval
-from sfumato.synthesize import NoisyTotal, aim, all_marginals
+from sfumato.synthesize import NoisyTotal, all_marginals, batched
 from sfumato.vault.simulated import SimulatedVault
 
 NAMES = ("age", "work_class", "marital_status", "relationship", "race", "gender", "class")
@@ -55,7 +55,7 @@ def test_intervals_of_cells_hold_as_often_as_they_say() -> None:
     for seed in range(RELEASES):
         sample = people[np.random.default_rng(seed).integers(0, len(people), len(people))]
         vault = SimulatedVault(ArrayTable(domain, sample), seed=seed)
-        release = aim(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=all_marginals(2))
+        release = batched(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=all_marginals(2))
         for query, places, codes, expected in asked:
             found = interval(release, query)
             if found.table is None or found.population is None:

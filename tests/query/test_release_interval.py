@@ -23,7 +23,7 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.query import Share, count, interval, mean, median, table, total
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, histogram
+from sfumato.synthesize import NoisyTotal, all_marginals, batched, histogram
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
 
@@ -284,7 +284,7 @@ def test_intervals_of_tables_hold_as_often_as_they_say(loss) -> None:
 
 
 def test_intervals_of_whole_releases_hold_as_often_as_they_say() -> None:
-    """Ten releases by AIM, some cells of each.  Correlation within a release is allowed for, threefold."""
+    """Ten releases by ``batched``, some cells of each.  Correlation within a release is allowed for, threefold."""
     asked = [
         (count(f"town = '{town}' AND sex = '{sex}'"), ((code == TOWN) & (side == SEX)).sum())
         for code, town in enumerate("abcdefgh")
@@ -293,7 +293,7 @@ def test_intervals_of_whole_releases_hold_as_often_as_they_say() -> None:
     hits = []
     for seed in range(10):
         vault = SimulatedVault(ArrayTable(DOMAIN, CODES), seed=seed)
-        release = aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(2))
+        release = batched(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(2))
         found = [(interval(release, each), truth) for each, truth in asked]
         hits += [held(each, truth) for each, truth in found if each.table is not None]
     assert len(hits) > 10 * 20
@@ -371,7 +371,7 @@ def test_totals_of_a_weight_say_why_they_have_no_interval():
     random = np.random.default_rng(4)
     codes = np.column_stack([np.minimum(random.geometric(0.5, len(CODES)) - 1, 9), CODES])
     vault = SimulatedVault(ArrayTable(domain, codes), seed=4)
-    release = aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=Marginals(cliques=(("age", "town"),)))
+    release = batched(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=Marginals(cliques=(("age", "town"),)))
     assert release.model.totals
     found = interval(release, total("heavy", where="sex = 'F'"))
     assert found.table is None

@@ -20,8 +20,8 @@ from sfumato.synthesize import (
     aim,
     all_marginals,
     all_ranges,
-    annealed,
     auto,
+    batched,
     histogram,
     marginals,
     matrix,
@@ -99,7 +99,7 @@ def identities() -> dict[str, str]:
             f"matrix, {name}", lambda vault, t=total: matrix(vault, loss=ONE, total=t, workload=prefixes(DOMAIN, "age"))
         )
         note(f"mst, {name}", lambda vault, t=total: mst(vault, loss=RHO, total=t))
-        note(f"aim, {name}", lambda vault, t=total: aim(vault, loss=BOTH, total=t, workload=all_marginals(2)))
+        note(f"batched, {name}", lambda vault, t=total: batched(vault, loss=BOTH, total=t, workload=all_marginals(2)))
     note("histogram of some", lambda vault: histogram(vault, loss=RHO, total=NoisyTotal(), attributes=["band", "sex"]))
     note("marginals", lambda vault: marginals(vault, loss=ONE, total=NoisyTotal(), cliques=[["age"], ["sex", "band"]]))
     note(
@@ -126,8 +126,8 @@ def identities() -> dict[str, str]:
         "mst with zeros",
         lambda vault: mst(vault, loss=RHO, total=NoisyTotal(), limits=SizeLimits(cells=900), zeros=ZEROS),
     )
-    note("aim of some", lambda vault: aim(vault, loss=RHO, total=NoisyTotal(), workload=SOME, zeros=ZEROS))
-    note("annealed", lambda vault: annealed(vault, loss=ONE, total=PublicTotal(9), workload=all_marginals(3)))
+    note("batched of some", lambda vault: batched(vault, loss=RHO, total=NoisyTotal(), workload=SOME, zeros=ZEROS))
+    note("aim", lambda vault: aim(vault, loss=ONE, total=PublicTotal(9), workload=all_marginals(3)))
     note("auto of ranges", lambda vault: auto(vault, loss=ONE, total=NoisyTotal(), workload=all_ranges(DOMAIN, "age")))
     note("auto of pairs", lambda vault: auto(vault, loss=ONE, total=NoisyTotal(), workload=all_marginals(2)))
     note("auto of some", lambda vault: auto(vault, loss=ONE, total=PublicTotal(9), workload=SOME))

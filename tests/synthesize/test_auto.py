@@ -61,8 +61,8 @@ def test_few_queries_over_many_cells_are_left_to_mwem():
     assert best(domain, halves) == "mwem"
 
 
-def test_marginals_of_a_very_wide_table_are_left_to_aim():
-    assert best(wide(*[100] * 8), all_marginals(2)) == "aim"
+def test_marginals_of_a_very_wide_table_are_left_to_batched():
+    assert best(wide(*[100] * 8), all_marginals(2)) == "batched"
 
 
 def test_overlapping_pairs_of_some_columns_are_no_histogram_of_their_product():
@@ -70,8 +70,8 @@ def test_overlapping_pairs_of_some_columns_are_no_histogram_of_their_product():
     some = Marginals(cliques=tuple(("a0", f"a{other}") for other in range(1, 6)))
     found = options(domain, loss=EpsilonDelta("1", "1e-6"), total=NoisyTotal(), workload=some)
     errors = {option.method: option.error for option in found}
-    assert found[0].method == "aim"
-    assert errors["histogram"] > 5 * errors["aim"]
+    assert found[0].method == "batched"
+    assert errors["histogram"] > 5 * errors["batched"]
 
 
 def test_marginals_of_some_columns_that_share_none_are_left_to_dense_methods():
@@ -82,7 +82,7 @@ def test_marginals_of_some_columns_that_share_none_are_left_to_dense_methods():
 
 def test_no_method_takes_boxes_over_a_very_wide_table():
     domain = wide(*[100] * 8)
-    with pytest.raises(SizeError, match="mst or aim"):
+    with pytest.raises(SizeError, match="mst or batched"):
         best(domain, rectangles(domain.names, [[0] * 8], [[50] * 8]))
 
 
@@ -105,7 +105,7 @@ def test_figures_say_what_they_do_not_count():
     domain = wide(6, 4, 3)
     found = options(domain, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2))
     said = {option.method: str(option) for option in found}
-    assert "; not counted: its model answers marginals " in said["aim"]
+    assert "; not counted: its model answers marginals " in said["batched"]
     assert "; not counted: " not in said["histogram"]
     assert said["mwem"].startswith("mwem: cannot be compared without data (noise of about ")
     assert "on 30 of 54 queries; its table answers the others" in said["mwem"]
@@ -123,11 +123,11 @@ def test_a_method_that_measures_a_part_of_the_workload_has_no_figure():
     assert named("mwem", domain, few, loss=Epsilon(1), total=NoisyTotal()).error < math.inf  # it measures all three
 
 
-def test_marginals_that_aim_does_not_measure_get_no_figure_of_aim():
+def test_marginals_that_batched_does_not_measure_get_no_figure_of_batched():
     found = options(wide(*[4] * 5), loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(4))
-    assert [option.method for option in found] == ["histogram", "aim", "mst", "annealed", "mwem"]
-    assert str(found[1]).startswith("aim: cannot be compared without data (it measures marginals of at most three")
-    assert best(wide(*[100] * 8), all_marginals(4)) == "aim"  # nothing else can hold the table
+    assert [option.method for option in found] == ["histogram", "batched", "mst", "aim", "mwem"]
+    assert str(found[1]).startswith("batched: cannot be compared without data (it measures marginals of at most three")
+    assert best(wide(*[100] * 8), all_marginals(4)) == "batched"  # nothing else can hold the table
 
 
 BINARY = wide(*[2] * 21)
@@ -142,7 +142,7 @@ def test_noise_drowns_a_histogram_of_two_million_cells(ways, loss, total):
     holds = loss == Epsilon(10) and isinstance(total, PublicTotal)
     assert found["histogram"].hidden_by_noise is not holds
     if not holds:
-        assert best(BINARY, all_marginals(ways), loss=loss, total=total) == "aim"
+        assert best(BINARY, all_marginals(ways), loss=loss, total=total) == "batched"
         assert str(found["histogram"]).startswith("histogram: noise hides a table of fewer than ")
 
 
@@ -181,23 +181,23 @@ def test_if_noise_drowns_every_method_the_one_of_fewest_rows_is_taken(vault_over
     counts = np.full((8, 8), 3)
     release = auto(vault_over(domain, counts), loss=Epsilon("0.01"), total=PublicTotal(192), workload=all_marginals(2))
     first, *others = release.provenance["chosen_among"]
-    assert first.startswith("aim: noise hides a table of fewer than ")
+    assert first.startswith("batched: noise hides a table of fewer than ")
     rule = "taken because noise hides a table of 192 rows in every method; this method needs the fewest rows"
     assert rule in first
     assert all("noise hides" in other for other in others)
 
 
 @pytest.mark.parametrize("loss", [Epsilon(1), Rho("0.1")])
-def test_the_figure_of_aim_counts_the_shares_that_go_elsewhere(loss):
+def test_the_figure_of_batched_counts_the_shares_that_go_elsewhere(loss):
     domain = wide(6, 4, 3)
     sizes = np.array([24.0, 18.0, 12.0])
     split = BudgetSplit(loss, 1)
     whole = [split.deviation(float(share)) ** 2 for share in split.shares(sizes.tolist())]
     free = np.sqrt((sizes * whole).sum() / sizes.sum())  # if all of the loss went to the pairs
     plenty, few = (
-        named("aim", domain, all_marginals(2), loss=loss, total=PublicTotal(rows)).error for rows in (10**12, 100)
+        named("batched", domain, all_marginals(2), loss=loss, total=PublicTotal(rows)).error for rows in (10**12, 100)
     )
-    unknown = named("aim", domain, all_marginals(2), loss=loss, total=BudgetShare(Fraction(1, 2))).error
+    unknown = named("batched", domain, all_marginals(2), loss=loss, total=BudgetShare(Fraction(1, 2))).error
     assert 1.02 * free < plenty < 1.1 * free
     assert plenty < few < unknown
 
@@ -240,15 +240,15 @@ def test_the_release_says_what_it_was_chosen_among(vault_over, drawn_whole, doma
     chosen = release.provenance["chosen_among"]
     assert chosen[0].startswith(release.provenance["method"])
     assert [choice.partition(":")[0] for choice in chosen] == [
-        *("histogram", "aim", "marginals", "mwem"),  # MWEM measures all of nine queries
-        *("mst", "annealed"),  # without a figure
+        *("histogram", "batched", "marginals", "mwem"),  # MWEM measures all of nine queries
+        *("mst", "aim"),  # without a figure
     ]
     assert "; taken because its noise over the whole workload is the least of " in chosen[0]
     assert not any("; taken because " in other for other in chosen[1:])
     assert drawn_whole(vault)
 
 
-@pytest.mark.parametrize("method", ["auto", "aim", "mst", "annealed"])
+@pytest.mark.parametrize("method", ["auto", "batched", "mst", "aim"])
 def test_a_delta_is_advised_where_it_takes_much_of_the_noise(method):
     (said,) = without_delta(BINARY, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2), method=method)
     assert said == (

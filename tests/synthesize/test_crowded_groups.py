@@ -64,7 +64,7 @@ def test_ages_of_equal_counts_stay_apart_and_children_unmarried(vault, workload)
     pairs carry noise of about 15 rows in 76 cells: the total variation of age and status is .02, by experience at most
     .05, while ages in one group make it above .5.
     """
-    release = synthesize.aim(
+    release = synthesize.batched(
         vault, loss=sf.EpsilonDelta(1, "1e-6"), total=synthesize.PublicTotal(ROWS), workload=workload
     )
     assert release.model.coarsenings["age"].trivial
@@ -106,7 +106,7 @@ def test_a_fine_grid_is_measured_over_runs_that_its_noise_allows():
     rest = [random.integers(0, 20, ROWS), random.integers(0, 50, ROWS), random.integers(0, 2, ROWS)]
     codes = np.stack([age, stage, *rest], axis=1)
     vault = SimulatedVault(ArrayTable(FINE, codes), seed=8)
-    release = synthesize.aim(
+    release = synthesize.batched(
         vault, loss=sf.EpsilonDelta(1, "1e-6"), total=synthesize.PublicTotal(ROWS), workload=all_marginals(2)
     )
     made = release.model.sample(generator(4))
@@ -154,7 +154,7 @@ def test_single_ages_of_equal_counts_are_not_one_group(tmp_path):
         limit=sf.EpsilonDelta(1, "1e-6"),
         create=True,
     )
-    release = synthesize.aim(
+    release = synthesize.batched(
         vault, loss=sf.EpsilonDelta(1, "1e-6"), total=synthesize.PublicTotal(ROWS), workload=all_marginals(2)
     )
     off = np.zeros((AGES // 5, len(LIVES)))
@@ -187,7 +187,7 @@ def test_a_model_follows_a_pair_better_than_its_noise():
     names = ("one", "other")
     domain = Domain(tuple(Categorical(name=name, values=tuple(range(40)), unknown=Unknown.DROP) for name in names))
     codes = np.repeat(np.stack([np.arange(40), (7 * np.arange(40) + 3) % 40], axis=1), 50, axis=0)
-    release = synthesize.aim(
+    release = synthesize.batched(
         SimulatedVault(ArrayTable(domain, codes), seed=5),
         loss=sf.Rho("0.15"),
         total=synthesize.PublicTotal(2000),
@@ -226,7 +226,7 @@ def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well()
     area = np.arange(rows) % 12
     density = np.array([1, 3, 4, 9, 14, 15, 21, 22, 30, 33, 40, 46])[area * 5 % 12]
     codes = np.stack([area, density, random.integers(0, 2, rows), random.integers(0, 10, rows)], axis=1)
-    release = synthesize.aim(
+    release = synthesize.batched(
         SimulatedVault(ArrayTable(Domain(attributes), codes), seed=2),
         loss=sf.EpsilonDelta(1, "1e-9"),
         total=synthesize.PublicTotal(rows),
@@ -245,7 +245,7 @@ def test_a_model_takes_what_neighbouring_numbers_go_with_into_account():
     band = np.clip(age + np.rint(random.normal(scale=5, size=6000)).astype(np.int64), 0, 59)
     names = ("age", "band")
     domain = Domain(tuple(Integer(name=name, minimum=0, maximum=59, unknown=Unknown.DROP) for name in names))
-    release = synthesize.aim(
+    release = synthesize.batched(
         SimulatedVault(ArrayTable(domain, np.stack([age, band], axis=1)), seed=8),
         loss=sf.Rho("0.02"),
         total=synthesize.PublicTotal(6000),

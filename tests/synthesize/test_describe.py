@@ -26,11 +26,11 @@ RELEASES = {
         vault, loss=Rho(1), total=ROWS, cliques=[("a", "b"), ("c",)]
     ),
     "synthetic rows of all 5 attributes": lambda vault: synthesize.mst(vault, loss=Rho(1), total=ROWS),
-    "synthetic rows of all 5 attributes for all 2-way marginals": lambda vault: synthesize.aim(
+    "synthetic rows of all 5 attributes for all 2-way marginals": lambda vault: synthesize.batched(
         vault, loss=Rho(1), total=ROWS, workload=all_marginals(2)
     ),
     "synthetic rows of all 5 attributes for the marginals a x e; b x e; c x e; d x e; and 1 more": lambda vault: (
-        synthesize.annealed(vault, loss=Rho(1), total=ROWS, workload=SOME)
+        synthesize.aim(vault, loss=Rho(1), total=ROWS, workload=SOME)
     ),
     "synthetic rows of b for 6 queries": lambda vault: synthesize.mwem(
         vault, loss=Rho(1), total=ROWS, workload=all_ranges(DOMAIN, "b"), schedule=Schedule(rounds=2, repetitions=2)

@@ -16,7 +16,7 @@ from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim
-from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.batched import batched
 from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import decode, encode
@@ -110,7 +110,7 @@ def test_a_stored_model_does_not_depend_on_the_order_of_columns(model):
 def test_impossible_cells_that_do_not_fit_are_refused_before_the_charge(zeros, error):
     vault = SimulatedVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
     with pytest.raises(error):
-        aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=[zeros])
+        batched(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=[zeros])
     assert vault.reserved == []
 
 
@@ -118,7 +118,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
     one, other = (np.arange(3) < 2, np.arange(3) >= 2)
     vault = SimulatedVault(ArrayTable(DOMAIN, np.zeros((9, 2), dtype=np.int64)), seed=1)
     with pytest.raises(InfeasibleError):
-        aim(
+        batched(
             vault,
             loss=Rho(1),
             total=NoisyTotal(),
@@ -131,17 +131,17 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
 def test_many_codes_do_not_prevent_zeros_over_few_codes():
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
     vault = SimulatedVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
-    aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=SizeLimits(cells=50))
+    batched(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=SizeLimits(cells=50))
 
 
 @pytest.mark.parametrize(
     "method",
     [
+        lambda vault, **terms: batched(vault, workload=all_marginals(2), **terms),
         lambda vault, **terms: aim(vault, workload=all_marginals(2), **terms),
-        lambda vault, **terms: annealed(vault, workload=all_marginals(2), **terms),
         mst,
     ],
-    ids=["aim", "annealed", "mst"],
+    ids=["batched", "aim", "mst"],
 )
 def test_impossible_cells_stay_empty_though_the_noise_says_otherwise(method):
     impossible = np.zeros((3, 4), dtype=bool)

@@ -9,7 +9,7 @@ from sfumato.evaluate.audit.loss_bounds import audit_one_run
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.budget_allocation import PublicTotal
-from sfumato.synthesize.methods.aim import aim
+from sfumato.synthesize.methods.batched import batched
 from sfumato.synthesize.methods.mst import mst
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
@@ -23,7 +23,7 @@ DOMAIN = Domain(
     )
 )
 METHODS = {
-    "aim": lambda vault, loss: aim(vault, loss=loss, total=PublicTotal(CANARIES), workload=all_marginals(2)),
+    "batched": lambda vault, loss: batched(vault, loss=loss, total=PublicTotal(CANARIES), workload=all_marginals(2)),
     "mst": lambda vault, loss: mst(vault, loss=loss, total=PublicTotal(CANARIES)),
 }
 

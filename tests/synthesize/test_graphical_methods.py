@@ -1,4 +1,4 @@
-"""Common properties of mst, aim and annealed: exact spending, data seen through mechanisms alone, and rows that fit."""
+"""Common properties of mst, batched and aim: exact spending, data seen through mechanisms alone, and rows that fit."""
 
 import math
 from fractions import Fraction
@@ -18,13 +18,13 @@ from sfumato.synthesize.budget_allocation import BudgetShare, BudgetSplit, Noisy
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim, run_aim
-from sfumato.synthesize.methods.annealed import annealed, run_annealed
+from sfumato.synthesize.methods.batched import batched, run_batched
 from sfumato.synthesize.methods.mst import mst, run_mst
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
 ROWS = 4000
-annealing = import_module("sfumato.synthesize.methods.annealed")
+annealing = import_module("sfumato.synthesize.methods.aim")
 
 
 def chain_table(unit=None, rows=ROWS):
@@ -67,24 +67,24 @@ class Recorder:
         return self._inner.select(scores, loss)
 
 
+def released_by_batched(vault, loss, total):
+    return batched(vault, loss=loss, total=total, workload=all_marginals(3))
+
+
 def released_by_aim(vault, loss, total):
-    return aim(vault, loss=loss, total=total, workload=all_marginals(3))
-
-
-def released_by_annealed(vault, loss, total):
-    return annealed(vault, loss=loss, total=total, workload=all_marginals(2), limits=SizeLimits(cells=5000))
+    return aim(vault, loss=loss, total=total, workload=all_marginals(2), limits=SizeLimits(cells=5000))
 
 
 def released_by_mst(vault, loss, total):
     return mst(vault, loss=loss, total=total)
 
 
-METHODS = pytest.mark.parametrize("method", [released_by_aim, released_by_annealed, released_by_mst])
+METHODS = pytest.mark.parametrize("method", [released_by_batched, released_by_aim, released_by_mst])
 STEPS = {
-    "aim": lambda mechanisms, loss, total: run_aim(
+    "batched": lambda mechanisms, loss, total: run_batched(
         mechanisms, loss, total, all_marginals(3), limits=SizeLimits(), zeros=()
     ),
-    "annealed": lambda mechanisms, loss, total: run_annealed(
+    "aim": lambda mechanisms, loss, total: run_aim(
         mechanisms, loss, total, all_marginals(2), limits=SizeLimits(cells=5000)
     ),
     "mst": lambda mechanisms, loss, total: run_mst(mechanisms, loss, total, limits=SizeLimits()),
@@ -155,7 +155,7 @@ def test_everything_comes_from_the_doors(method):
     assert len(release.sample(10)) == 10
 
 
-@pytest.mark.parametrize("method", [released_by_aim, released_by_mst])
+@pytest.mark.parametrize("method", [released_by_batched, released_by_mst])
 @pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6), Rho(10**60), Epsilon(10**40)])
 def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
     release = method(SimulatedVault(chain_table(), seed=5), loss, NoisyTotal())
@@ -163,7 +163,7 @@ def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, lo
     np.testing.assert_allclose(release.model.cells(("a",)), truth, atol=0.01 * ROWS)
 
 
-@pytest.mark.parametrize("steps", [STEPS["aim"], STEPS["mst"]])
+@pytest.mark.parametrize("steps", [STEPS["batched"], STEPS["mst"]])
 def test_marginals_are_measured_in_parts_that_the_vault_can_count(steps, monkeypatch):
     monkeypatch.setattr(marginal_selection, "_CHUNK_CELLS", 100)
     mechanisms = Recorder(SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)))
@@ -206,7 +206,7 @@ def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edg
 def test_annealing_halves_the_noise_and_no_more(loss, factor):
     domain = chain_table().domain
     mechanisms = Recorder(SimulatedVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).mechanisms(loss))
-    run_annealed(mechanisms, loss, PublicTotal(100), all_marginals(2), limits=SizeLimits())
+    run_aim(mechanisms, loss, PublicTotal(100), all_marginals(2), limits=SizeLimits())
     rounds = [asked.value for asked in mechanisms.asked[2::2]]  # what measures, after the one-way marginals
     ratios = {after / before for before, after in pairwise(rounds[:-1])}
     assert factor in ratios
@@ -263,10 +263,10 @@ def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_eithe
 def test_one_attribute_is_enough(method):
     domain = Domain((Categorical(name="a", values=("x", "y"), unknown=Unknown.DROP),))
     vault = SimulatedVault(ArrayTable(domain, np.repeat([[0], [1]], [300, 100], axis=0)), seed=6)
-    if method is released_by_aim:
+    if method is released_by_batched:
+        release = batched(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
+    elif method is released_by_aim:
         release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
-    elif method is released_by_annealed:
-        release = annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     else:
         release = method(vault, Rho(1), NoisyTotal())
     np.testing.assert_allclose(release.model.cells(("a",)), [300, 100], atol=15)

@@ -60,6 +60,6 @@ def test_several_attributes_and_a_public_total():
 
 def test_too_many_cells_are_refused_before_anything_is_charged():
     vault = SimulatedVault(ArrayTable(line(300), np.zeros((5, 1), dtype=np.int64)), seed=3)
-    with pytest.raises(SizeError, match="mst or aim"):
+    with pytest.raises(SizeError, match="mst or batched"):
         matrix(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     assert not vault.reserved

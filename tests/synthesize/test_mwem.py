@@ -267,7 +267,7 @@ def test_more_rounds_than_queries_are_refused(vault_over, child):
 def test_a_table_too_large_is_refused_with_the_remedy():
     wide = Domain(tuple(Integer(name=f"a{i}", minimum=0, maximum=999, unknown=Unknown.DROP) for i in range(3)))
     vault = SimulatedVault(ArrayTable(wide, np.zeros((1, 3), np.int64), weights=np.array([1000])), seed=1)
-    with pytest.raises(SizeError, match=r"1000000000 cells.*\(mst, aim\)"):
+    with pytest.raises(SizeError, match=r"1000000000 cells.*\(mst, batched\)"):
         mwem(vault, loss=Epsilon(1), total=PublicTotal(1), workload=all_marginals(3), schedule=Schedule(1, 1))
     with pytest.raises(SizeError):
         mwem(

@@ -16,7 +16,7 @@ from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Loss, Rho
-from sfumato.synthesize import BudgetShare, NoisyTotal, aim, all_marginals, annealed, histogram, marginals, mst
+from sfumato.synthesize import BudgetShare, NoisyTotal, aim, all_marginals, batched, histogram, marginals, mst
 from sfumato.synthesize.synthetic import load, save
 from sfumato.vault.simulated import SimulatedVault
 
@@ -41,10 +41,10 @@ def codes() -> np.ndarray:
 
 def method(name: str, vault: SimulatedVault, loss: Loss):
     match name:
+        case "batched":
+            return batched(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
         case "aim":
             return aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
-        case "annealed":
-            return annealed(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
         case "mst":
             return mst(vault, loss=loss, total=NoisyTotal())
         case "marginals":
@@ -61,7 +61,7 @@ def exact(codes: np.ndarray, table: NoisyTable) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loss", [Rho("0.02"), Epsilon("0.5")])
-@pytest.mark.parametrize("name", ["aim", "annealed", "mst", "marginals", "histogram"])
+@pytest.mark.parametrize("name", ["batched", "aim", "mst", "marginals", "histogram"])
 def test_tables_are_the_exact_ones_with_the_noise_that_they_state(name: str, loss: Loss, codes: np.ndarray) -> None:
     release = method(name, SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), loss)
     assert release.tables
@@ -77,7 +77,7 @@ def test_tables_are_the_exact_ones_with_the_noise_that_they_state(name: str, los
 
 
 def test_what_was_measured_before_the_groups_were_made_says_so(codes: np.ndarray) -> None:
-    release = method("aim", SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), Rho("0.02"))
+    release = method("batched", SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), Rho("0.02"))
     early = [table for table in release.tables if not table.fresh]
     assert [table.attributes for table in early] == [("age",), ("town",), ("sex",)]
     assert all(table.groups == (None,) for table in early)
@@ -87,7 +87,7 @@ def test_what_was_measured_before_the_groups_were_made_says_so(codes: np.ndarray
     assert all(table.group_numbers("age", DOMAIN).max() + 1 == table.values.shape[0] < 40 for table in grouped)
 
 
-@pytest.mark.parametrize("name", ["aim", "marginals"])
+@pytest.mark.parametrize("name", ["batched", "marginals"])
 def test_tables_travel_with_the_saved_release(name: str, codes: np.ndarray, tmp_path: Path) -> None:
     release = method(name, SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), Rho("0.02"))
     save(release, tmp_path / "model")
@@ -105,7 +105,7 @@ def test_a_release_of_an_older_version_has_none() -> None:
 
 
 def test_tables_that_are_not_over_the_groups_of_the_domain_are_refused(codes: np.ndarray) -> None:
-    release = method("aim", SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), Rho("0.02"))
+    release = method("batched", SimulatedVault(ArrayTable(DOMAIN, codes), seed=7), Rho("0.02"))
     sound = tables_payload(release.tables)
     assert len(restore_tables(DOMAIN, sound)) == len(release.tables)
     table = next(index for index, each in enumerate(release.tables) if each.attributes[:1] == ("age",) and each.fresh)

@@ -28,8 +28,8 @@ from sfumato.synthesize import (
     Synthetic,
     aim,
     all_marginals,
-    annealed,
     auto,
+    batched,
     load,
     mst,
     options,
@@ -56,7 +56,7 @@ COUNTS = RANDOM.integers(0, 60, DOMAIN.shape) * (RANDOM.random(DOMAIN.shape) < 0
 
 def released(seed: int = 1, *, limits: SizeLimits | None = None) -> Synthetic:
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=seed)
-    return aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=limits)
+    return batched(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=limits)
 
 
 BOUNDED = SizeLimits(distance_bounds=True)
@@ -93,7 +93,7 @@ def test_it_takes_three_percent_of_the_loss_for_all_pairs_in_equal_parts() -> No
         return real(vault, request, loss, seen, **more)
 
     vault.release = watched
-    made = aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=BOUNDED)
+    made = batched(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=BOUNDED)
     ((loss, terms, sensitivities),) = asked
     assert (loss, terms) == (Rho("0.02") * Fraction(3, 100), {})
     assert set(sensitivities) == {(1, 1)}
@@ -113,10 +113,10 @@ def test_nobody_who_does_not_ask_pays_and_the_journal_asks_as_it_did() -> None:
 @pytest.mark.parametrize("limits", [BOUNDED, SizeLimits(prior_marginals=False)], ids=["bounds", "earlier"])
 def test_methods_that_do_neither_refuse_it(limits) -> None:
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
-    with pytest.raises(InputError, match="only aim does"):
+    with pytest.raises(InputError, match="only batched does"):
         mst(vault, loss=Rho(1), total=NoisyTotal(), limits=limits)
-    with pytest.raises(InputError, match="only aim does"):
-        annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
+    with pytest.raises(InputError, match="only batched does"):
+        aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     assert not vault.reserved
     with pytest.raises(InputError, match="True or False"):
         SizeLimits(distance_bounds=1)
@@ -330,10 +330,10 @@ ZEROS = read_zeros([{"if": {"age": 5}, "then": {"town": ["a", "b"]}}], DOMAIN)
 
 def test_auto_keeps_impossible_rows_out_by_the_methods_that_can() -> None:
     ranked = options(DOMAIN, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=ZEROS)
-    assert {option.method for option in ranked} == {"aim", "mst", "annealed"}
+    assert {option.method for option in ranked} == {"batched", "mst", "aim"}
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
     made = auto(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=ZEROS)
     rows = made.sample(20_000)
     ages, towns = (rows[name].to_numpy(zero_copy_only=False) for name in ("age", "town"))
     assert set(towns[ages == 5]) <= {"a", "b"}
-    assert made.provenance["method"] == "aim"
+    assert made.provenance["method"] == "batched"

@@ -22,7 +22,7 @@ from sfumato.synthesize import (
     Schedule,
     aim,
     all_marginals,
-    annealed,
+    batched,
     histogram,
     load,
     marginals,
@@ -60,9 +60,9 @@ METHODS = {
     "mwem": partial(
         mwem, total=BudgetShare(Fraction(1, 20)), workload=PAIRS, schedule=Schedule(rounds=12, repetitions=20)
     ),
-    "aim": partial(aim, total=NoisyTotal(), workload=PAIRS),
+    "batched": partial(batched, total=NoisyTotal(), workload=PAIRS),
     "mst": partial(mst, total=NoisyTotal()),
-    "annealed": partial(annealed, total=NoisyTotal(), workload=PAIRS),
+    "aim": partial(aim, total=NoisyTotal(), workload=PAIRS),
 }
 
 
@@ -116,7 +116,7 @@ def test_rules_name_points_by_their_number(tmp_path):
     rules = read_zeros(
         [{"if": {"pay": 0}, "then": {"work": "no"}}, {"impossible": {"pay": "50..100", "work": "no"}}], DOMAIN
     )
-    release = aim(opened(tmp_path, people()), loss=LOSS, total=NoisyTotal(), workload=PAIRS, zeros=rules)
+    release = batched(opened(tmp_path, people()), loss=LOSS, total=NoisyTotal(), workload=PAIRS, zeros=rules)
     pay, work = (release.rows.table[name].to_numpy(zero_copy_only=False) for name in ("pay", "work"))
     assert set(work[pay == 0].tolist()) == {"no"}
     assert set(work[pay >= 50].tolist()) == {"yes"}

@@ -13,7 +13,7 @@ from tests.app.test_cli import sfumato
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import PublicTotal, aim, all_marginals, preview
+from sfumato.synthesize import PublicTotal, all_marginals, batched, preview
 from sfumato.vault.simulated import SimulatedVault
 
 SIX = Domain(tuple(Integer(name=f"c{place}", minimum=0, maximum=7, unknown=Unknown.DROP) for place in range(6)))
@@ -29,12 +29,12 @@ def table(rows, seed=3):
 
 def release(rows, loss=LOSS):
     vault = SimulatedVault(table(rows), seed=7)
-    return vault, aim(vault, loss=loss, total=PublicTotal(rows), workload=all_marginals(2))
+    return vault, batched(vault, loss=loss, total=PublicTotal(rows), workload=all_marginals(2))
 
 
 def test_the_stated_error_of_a_column_is_that_of_the_noise_that_is_drawn():
     for rows in (300, 30_000):
-        foreseen = preview(SIX, loss=LOSS, total=PublicTotal(rows), method="aim")
+        foreseen = preview(SIX, loss=LOSS, total=PublicTotal(rows), method="batched")
         _, released = release(rows)
         for each in released.model.measured:
             if len(each.attributes) == 1:
@@ -42,7 +42,7 @@ def test_the_stated_error_of_a_column_is_that_of_the_noise_that_is_drawn():
 
 
 def test_pairs_are_measured_where_noise_does_not_hide_them():
-    foreseen = preview(SIX, loss=LOSS, total=PublicTotal(300), method="aim")
+    foreseen = preview(SIX, loss=LOSS, total=PublicTotal(300), method="batched")
     assert foreseen.hides_pairs
     needed = foreseen.rows_for_pairs
     assert 300 < needed < 3000
@@ -55,7 +55,7 @@ def test_pairs_are_measured_where_noise_does_not_hide_them():
 def test_no_stated_error_exceeds_the_rows_of_the_table():
     rows = 60
     vault = SimulatedVault(table(rows), seed=5)
-    book = aim(vault, loss=EpsilonDelta("0.4", "1e-9"), total=PublicTotal(rows), workload=all_marginals(2)).codebook
+    book = batched(vault, loss=EpsilonDelta("0.4", "1e-9"), total=PublicTotal(rows), workload=all_marginals(2)).codebook
     stated = [value.off_by for column in book.columns for value in column.values] + [c.worst for c in book.columns]
     assert max(stated) == rows
 
@@ -75,7 +75,7 @@ GIVEN = ("synthesize", "people.parquet", "--domain", "people.yaml", "--epsilon",
 
 def test_a_preview_is_free_and_needs_no_ledger(folder):
     shown = json.loads(sfumato(*GIVEN, "--preview", "--json", cwd=folder).stdout)
-    assert shown["method"] == "aim"
+    assert shown["method"] == "batched"
     assert set(shown["columns"]) == set(SIX.names)
     text = sfumato(*GIVEN, "--preview", cwd=folder).stdout
     assert f"{shown['rows_for_pairs']:,} rows" in text
@@ -98,5 +98,5 @@ def test_a_release_needs_a_file_or_a_preview(folder):
 
 
 def test_a_preview_says_whose_noise_it_states():
-    assert "judged by the noise of aim" in str(preview(SIX, loss=LOSS, method="mst"))
-    assert "judged by" not in str(preview(SIX, loss=LOSS, method="aim"))
+    assert "judged by the noise of batched" in str(preview(SIX, loss=LOSS, method="mst"))
+    assert "judged by" not in str(preview(SIX, loss=LOSS, method="batched"))

@@ -27,8 +27,8 @@ from sfumato.synthesize import (
     PublicTotal,
     SizeLimits,
     Synthetic,
-    aim,
     all_marginals,
+    batched,
     load,
     mwem,
     read_release,
@@ -73,7 +73,7 @@ QUESTIONS = [count("town = 'd' AND member = TRUE"), mean("age"), Share("age > 3"
 def release() -> Synthetic:
     counts = np.random.default_rng(1).integers(0, 40, DOMAIN.shape)
     vault = SimulatedVault(table_of(DOMAIN, counts), seed=1)
-    return aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2))
+    return batched(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2))
 
 
 @pytest.fixture(params=["synthetic.parquet", "synthetic.arrow"])
@@ -191,7 +191,7 @@ def test_a_file_whose_parts_do_not_belong_together_is_refused_in_a_sentence(chan
 
 
 def test_tables_of_another_release_are_refused(release, tmp_path) -> None:
-    other = aim(
+    other = batched(
         SimulatedVault(table_of(DOMAIN, np.ones(DOMAIN.shape)), seed=2),
         loss=Rho("0.5"),
         total=NoisyTotal(),
@@ -280,7 +280,7 @@ def test_files_are_asked_whose_cells_no_value_tells_apart(tmp_path) -> None:
     codes = np.stack([np.random.default_rng(1).integers(0, each.size, 5000) for each in NARROW], axis=1)
     vault = SimulatedVault(ArrayTable(NARROW, codes, values=middle_values(NARROW, codes)), seed=1)
     limits = SizeLimits(distance_bounds=True)
-    made = aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
+    made = batched(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     made.rows.write(tmp_path / "a.parquet")
     found = read_release(tmp_path / "a.parquet")
     for one in NARROW.names:

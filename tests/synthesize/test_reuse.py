@@ -14,7 +14,7 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import NoisyTotal, SizeLimits, aim, all_marginals
+from sfumato.synthesize import NoisyTotal, SizeLimits, all_marginals, batched
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import Fit, merge_into_groups
 from sfumato.vault.measurables import StoredMarginal
@@ -52,7 +52,7 @@ def stored(codes: np.ndarray, names: tuple[str, ...], rho: str, seed: int) -> St
 
 def released(codes: np.ndarray, known: list[StoredMarginal], loss: str, seed: int = 1) -> Graphical:
     vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=seed, stored=known)
-    release = aim(vault, loss=Rho(loss), total=NoisyTotal(), workload=all_marginals(2))
+    release = batched(vault, loss=Rho(loss), total=NoisyTotal(), workload=all_marginals(2))
     assert vault.spent.rho <= Fraction(loss)
     assert isinstance(release.model, Graphical)
     return release.model
@@ -91,7 +91,7 @@ def test_who_wants_none_of_it_gets_the_release_of_an_empty_journal(codes: np.nda
     known = [stored(codes, ("town", "job"), "0.02", 7)]
     vaults = [SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each) for each in (known, [])]
     terms = {"loss": Rho("0.002"), "total": NoisyTotal(), "workload": all_marginals(2)}
-    alone, empty = (aim(vault, **terms, limits=SizeLimits(prior_marginals=False)) for vault in vaults)
+    alone, empty = (batched(vault, **terms, limits=SizeLimits(prior_marginals=False)) for vault in vaults)
     assert alone.model.reused == ()
     assert "beyond" not in alone.guarantee
     assert (alone.model.cells(("town", "job")) == empty.model.cells(("town", "job"))).all()
@@ -101,7 +101,7 @@ def test_who_wants_none_of_it_gets_the_release_of_an_empty_journal(codes: np.nda
 def test_the_guarantee_holds_beyond_what_was_reused(codes: np.ndarray) -> None:
     known = [stored(codes, ("town", "job"), "0.02", 7), stored(codes, ("age",), "0.02", 9)]
     with_known, without = (
-        aim(
+        batched(
             SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each),
             loss=Rho("0.002"),
             total=NoisyTotal(),

@@ -13,7 +13,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.strict_documents import read_yaml
-from sfumato.synthesize import PublicTotal, aim, all_marginals, mst
+from sfumato.synthesize import PublicTotal, all_marginals, batched, mst
 from sfumato.synthesize.marginal_selection import workload_cliques
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.simulated import SimulatedVault
@@ -91,7 +91,7 @@ def released(weight: Integer, letters: tuple[Categorical, ...], seed: int) -> Sy
     bins = np.searchsorted(weight.edges, numbers, side="right") - 1
     table = ArrayTable(Domain((*letters, weight)), np.column_stack([codes, bins]), values={"w": numbers})
     loss, total = EpsilonDelta(1, "1e-6"), PublicTotal(6000)
-    return aim(SimulatedVault(table, seed=seed), loss=loss, total=total, workload=all_marginals(2))
+    return batched(SimulatedVault(table, seed=seed), loss=loss, total=total, workload=all_marginals(2))
 
 
 SIXES = tuple(Categorical(name=name, values=tuple(range(6)), unknown=Unknown.DROP) for name in "abcdef")

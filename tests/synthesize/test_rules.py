@@ -13,7 +13,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import Runs
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, annealed, mst, read_zeros
+from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, batched, mst, read_zeros
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
@@ -70,21 +70,19 @@ def people(count: int, *, lawful: bool) -> np.ndarray:
 
 METHODS = {
     "mst": lambda vault, zeros, loss: mst(vault, loss=loss, total=NoisyTotal(), zeros=zeros),
-    "aim of pairs": lambda vault, zeros, loss: aim(
+    "batched of pairs": lambda vault, zeros, loss: batched(
         vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros
     ),
-    "aim": lambda vault, zeros, loss: aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(3), zeros=zeros),
-    "annealed": lambda vault, zeros, loss: annealed(
-        vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros
+    "batched": lambda vault, zeros, loss: batched(
+        vault, loss=loss, total=NoisyTotal(), workload=all_marginals(3), zeros=zeros
     ),
+    "aim": lambda vault, zeros, loss: aim(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2), zeros=zeros),
 }
 
 
 @pytest.mark.parametrize("lawful", [True, False])
 @pytest.mark.parametrize("loss", [EpsilonDelta("0.2", "1e-6"), EpsilonDelta(3, "1e-6")], ids=["little", "much"])
-@pytest.mark.parametrize(
-    "method", [pytest.param(each, marks=[pytest.mark.slow] * (each == "annealed")) for each in METHODS]
-)
+@pytest.mark.parametrize("method", [pytest.param(each, marks=[pytest.mark.slow] * (each == "aim")) for each in METHODS])
 def test_no_impossible_row_is_drawn(method, loss, lawful) -> None:
     codes = people(6000, lawful=lawful)
     assert broken(codes).any() is np.bool_(not lawful)
@@ -102,7 +100,9 @@ def test_no_impossible_row_is_drawn(method, loss, lawful) -> None:
 def test_a_table_that_is_all_impossible_gives_possible_rows() -> None:
     codes = np.tile(np.array([[5, 1, 3, 2, 0]]), (3000, 1))
     vault = SimulatedVault(ArrayTable(DOMAIN, codes), seed=2)
-    release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=read_zeros(RULES, DOMAIN))
+    release = batched(
+        vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), zeros=read_zeros(RULES, DOMAIN)
+    )
     drawn = release.model.sample(np.random.default_rng(3), 50_000)
     assert not broken(drawn).any()
 
@@ -199,7 +199,7 @@ def test_a_pair_that_rules_bind_is_measured_as_others_are() -> None:
         {"if": {"age": "..2"}, "then": {"status": "child"}},
         {"if": {"age": "3.."}, "then": {"status": {"not": "child"}}},
     ]
-    release = aim(
+    release = batched(
         SimulatedVault(ArrayTable(domain, codes), seed=2),
         loss=EpsilonDelta(1, "1e-6"),
         total=PublicTotal(rows),

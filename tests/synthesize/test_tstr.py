@@ -11,7 +11,7 @@ from sfumato.evaluate.released import Rows, open_rows
 from sfumato.evaluate.utility.learners import train_on_release
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import NoisyTotal, aim
+from sfumato.synthesize import NoisyTotal, batched
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
 
@@ -25,7 +25,7 @@ def test_boosting_trained_on_synthetic_rows_has_an_auc_of_088_on_real_ones(share
     scores = []
     for seed in range(3):
         vault = SimulatedVault(ArrayTable(domain, train.codes, values=middle_values(domain, train.codes)), seed=seed)
-        release = aim(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=workload)
+        release = batched(vault, loss=EpsilonDelta(1, "1e-9"), total=NoisyTotal(), workload=workload)
         made = Rows(domain, release.model.sample(generator(seed)))
         scores.append(train_on_release(made, test, target="class", seed=seed).score)
     assert np.mean(scores) >= 0.88  # 0.918 for real rows

@@ -13,7 +13,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.model.noisy_table import restore_totals, totals_payload
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize import PublicTotal, aim, all_marginals, weighted_totals
+from sfumato.synthesize import PublicTotal, all_marginals, batched, weighted_totals
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.codebook.codebook_entries import codebook_of
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
@@ -95,7 +95,7 @@ def test_the_totals_take_their_share_and_the_release_all_of_its_loss(drawn_whole
     measure_totals(mechanisms, state, "w", split)
     assert split.left == before * (1 - SHARE)
     vault = SimulatedVault(ArrayTable(DOMAIN, CODES), seed=3)
-    aim(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
+    batched(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
     assert drawn_whole(vault)
 
 
@@ -118,7 +118,7 @@ def test_many_totals_are_asked_some_attributes_at_a_time_at_the_same_noise(monke
 def released(role: Role | None, seed: int):
     domain = Domain((*LETTERS, replace(WEIGHT, role=role)))
     vault = SimulatedVault(ArrayTable(domain, CODES), seed=seed)
-    return aim(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
+    return batched(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
 
 
 def off_by(release, place: int, weights) -> float:

@@ -15,7 +15,7 @@ from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.marginal_selection import SizeLimits
-from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.histogram import matrix
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import save
@@ -29,8 +29,8 @@ RANGES = synthesize.ranges("a", [(0, 1), (1, 2)])
 ONCE = synthesize.Schedule(rounds=1, repetitions=1)
 
 METHODS = {
-    "aim": lambda vault, **terms: synthesize.aim(vault, workload=MARGINALS, **terms),
-    "annealed": lambda vault, **terms: annealed(vault, workload=MARGINALS, **terms),
+    "batched": lambda vault, **terms: synthesize.batched(vault, workload=MARGINALS, **terms),
+    "aim": lambda vault, **terms: aim(vault, workload=MARGINALS, **terms),
     "mst": synthesize.mst,
     "auto": lambda vault, **terms: synthesize.auto(vault, workload=MARGINALS, **terms),
     "histogram": lambda vault, **terms: synthesize.histogram(vault, attributes=("a",), **terms),
@@ -102,7 +102,7 @@ def test_a_loss_too_small_for_its_noise_is_refused_before_the_charge(method, los
     assert not vault.reserved
 
 
-@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"]])
+@pytest.mark.parametrize("method", [METHODS["batched"], METHODS["aim"], METHODS["mst"]])
 def test_a_loss_too_large_to_choose_with_is_refused_before_the_charge(method, vault) -> None:
     with pytest.raises(LossError, match="too large"):
         method(vault, loss=Rho("1e300"), total=synthesize.PublicTotal(30))
@@ -118,7 +118,7 @@ def test_what_is_no_workload_is_refused_before_the_charge(method, vault) -> None
     assert not vault.reserved
 
 
-@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"]])
+@pytest.mark.parametrize("method", [METHODS["batched"], METHODS["aim"], METHODS["mst"]])
 def test_what_are_no_limits_is_refused_before_the_charge(method, vault) -> None:
     for limits in (5, "many", {"cells": 5}):
         with pytest.raises(InputError, match="limits are given as"):
@@ -155,7 +155,7 @@ def test_workloads_and_schedules_of_the_wrong_form_are_refused_when_they_are_mad
     assert not vault.reserved
 
 
-@pytest.mark.parametrize("method", [synthesize.aim, annealed])
+@pytest.mark.parametrize("method", [synthesize.batched, aim])
 def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, vault) -> None:
     for workload in (RANGES, 2, None):
         with pytest.raises(QueryError, match="takes a workload of marginals"):
@@ -181,11 +181,11 @@ def test_a_workload_that_is_no_marginals_is_refused_before_the_charge(method, va
 )
 def test_zeros_of_the_wrong_form_are_refused_before_the_charge(zeros, vault) -> None:
     with pytest.raises(InputError):
-        synthesize.aim(vault, loss=Rho(1), total=synthesize.NoisyTotal(), workload=MARGINALS, zeros=zeros)
+        synthesize.batched(vault, loss=Rho(1), total=synthesize.NoisyTotal(), workload=MARGINALS, zeros=zeros)
     assert not vault.reserved
 
 
-@pytest.mark.parametrize("method", [METHODS["aim"], METHODS["annealed"], METHODS["mst"], METHODS["auto"]])
+@pytest.mark.parametrize("method", [METHODS["batched"], METHODS["aim"], METHODS["mst"], METHODS["auto"]])
 @pytest.mark.parametrize("size", [1 << 23, 10**12])
 def test_an_attribute_of_too_many_cells_is_refused_before_the_charge(method, size) -> None:
     fine = Integer(name="id", minimum=0, maximum=size - 1, unknown=Unknown.CLAMP)

@@ -19,7 +19,7 @@ from sfumato.vault.simulated import SimulatedVault
 STATING = (
     *(query.ask, query.sql, query.Adaptive.ask, query.answer_batch, query.choose_quantile, query.linear_regression),
     *(query.suggest_bound, synthesize.auto, synthesize.options, synthesize.without_delta, synthesize.private_edges),
-    *(synthesize.synthesize_linked, synthesize.linked_without_delta, synthesize.aim, synthesize.annealed),
+    *(synthesize.synthesize_linked, synthesize.linked_without_delta, synthesize.batched, synthesize.aim),
     *(synthesize.mst, synthesize.independent, synthesize.histogram, synthesize.marginals, synthesize.matrix),
     synthesize.mwem,
 )

@@ -95,5 +95,5 @@ def test_what_does_not_fit_is_refused(make):
 
 def test_a_matrix_too_large_for_memory_is_refused():
     domain = a_domain(1 << 15)
-    with pytest.raises(SizeError, match="mst, aim"):
+    with pytest.raises(SizeError, match="mst, batched"):
         all_marginals(1).matrix(domain)

@@ -224,7 +224,7 @@ class Requests:
             method: ``auto`` or ``histogram``, or ``related`` for a dataset of several tables.
             attributes: attributes of the histogram; all if empty.
             zeros: rules for impossible combinations, for ``auto``, in the form of a file of such rules.
-            reuse: if true, AIM uses earlier releases of the same table.
+            reuse: if true, ``batched`` uses earlier releases of the same table.
             children: for ``related``, the tables with several rows per person, each with ``order``, ``falling``,
                 ``most``, ``memory`` and ``final``; all if empty.
             loss: the privacy loss of the table.

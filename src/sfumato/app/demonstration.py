@@ -29,7 +29,7 @@ from sfumato.report.demo_page import DemoRelease, PeopleByColumn, render_demo
 from sfumato.report.drawing import percent_up
 from sfumato.report.page import Page, Plot, Row, ShownTable
 from sfumato.report.page import write as write_page
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
+from sfumato.synthesize import NoisyTotal, all_marginals, auto, batched
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.release import ReleasedRows, save_text
 from sfumato.vault.vault import Vault
@@ -199,7 +199,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
     ) as ledger:
         encoded, content = open_table(real_path).encode_with_content(described)
         vault = Vault(encoded, ledger, declared(ledger, content, new=False))
-        release = aim(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))
+        release = batched(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))
         account = str(ledger.remaining())
     release.rows.to_parquet(synthetic_path, overwrite=True)
     errors = _distances(open_rows(real_path, described), open_rows(synthetic_path, described))

@@ -49,7 +49,7 @@ def domain_text(name: str) -> str:
 
 
 def census() -> pa.Table:
-    """Return a synthetic census, a release of UCI Adult made by ``aim``; :func:`census_release` has its guarantee.
+    """Return a synthetic census, a release of UCI Adult made by ``batched``; :func:`census_release` has its guarantee.
 
     >>> census().num_rows > 30_000
     True

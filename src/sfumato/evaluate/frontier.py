@@ -300,7 +300,9 @@ def grid(quasi: Sequence[str]) -> tuple[Candidate, ...]:
 def _synthetic() -> Iterator[Candidate]:
     for epsilon in EPSILONS:
         loss = EpsilonDelta(epsilon, DELTA)
-        yield Candidate(f"AIM, epsilon {plain(epsilon)}", "synthetic table", Claim(loss), partial(aim, loss=loss))
+        yield Candidate(
+            f"batched, epsilon {plain(epsilon)}", "synthetic table", Claim(loss), partial(batched, loss=loss)
+        )
 
 
 def _anonymised(quasi: tuple[str, ...]) -> Iterator[Candidate]:
@@ -337,10 +339,10 @@ def _local() -> Iterator[Candidate]:
         )
 
 
-def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
-    """Return a synthetic table by AIM for all marginals of ``ways`` attributes."""
+def batched(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
+    """Return a synthetic table by ``batched`` for all marginals of ``ways`` attributes."""
     from sfumato.synthesize.budget_allocation import NoisyTotal
-    from sfumato.synthesize.methods.aim import aim as method
+    from sfumato.synthesize.methods.batched import batched as method
     from sfumato.workload.counting_queries import all_marginals
 
     release = method(_in_memory(rows), loss=loss, total=NoisyTotal(), workload=all_marginals(ways))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import Final
 
 from sfumato.domain import Unit
 from sfumato.errors import LossError
@@ -19,6 +20,21 @@ from sfumato.strict_documents import JSON, canonical
 
 ADD_REMOVE = "add/remove"  # neighboring tables differ by the presence of one unit
 _LONGEST = 200  # characters of parameters in a line of the journal
+
+RENAMED: Final = {"aim": "batched", "annealed": "aim"}
+"""Names of methods of synthesis in older ledgers and files, with their names in commands.
+
+The published AIM is recorded as ``aim-2022``.  So an entry ``aim`` is always by the two-round method, once called so.
+"""
+
+
+def method_title(method: str) -> str:
+    """Return a recorded method in words, with its name in commands if that is another one.
+
+    >>> method_title("aim"), method_title("mst")
+    ('batched (recorded as aim)', 'mst')
+    """
+    return f"{RENAMED[method]} (recorded as {method})" if method in RENAMED else method
 
 
 def system_user() -> str:
@@ -222,6 +238,11 @@ class Entry:
     def method(self) -> str:
         """The method of the family."""
         return self.event.question.method
+
+    @property
+    def title(self) -> str:
+        """The family and the method in words."""
+        return f"{self.family} {method_title(self.method)}"
 
     @property
     def question(self) -> Question:

@@ -29,8 +29,7 @@ from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence, Estimates, ExpectedError
-from sfumato.query.aggregates.contract import NoisyValue
-from sfumato.query.answer import Answer, CountedTruncation
+from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.answer_expression import MeasuredAggregates
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
@@ -126,7 +125,6 @@ class Plan:
             notes=(*query.population_notes(domain, released.view), *self.warnings(loss)),
             truncation=self._truncation(released.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
-            widest=query.largest_intervals(domain),
         )
         return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
 
@@ -333,7 +331,7 @@ def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str 
         query: the query; only a query without a condition has known counts.
         analyst: the analyst who received the counts; None: any.
     """
-    from sfumato.vault.vault import STORED, stored_marginals  # most previews do not need the import
+    from sfumato.vault.mechanisms import STORED, stored_marginals  # most previews do not need the import
 
     version, axes = ledger.data_version(), domain.axes(query.by)
     if version is None or query.where is not None or any(axis.groups is not None for axis in axes):

@@ -31,7 +31,7 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, integer_counts
 from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregates import Confidence
-from sfumato.query.aggregates.contract import NoisyValue
+from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 from sfumato.query.question import Query, count, refuse_no_query
@@ -269,8 +269,8 @@ def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
     others = ", ".join(name for name in domain.names if name != weight and any(name in t.attributes for t in terms))
     named = f", as --marginals {weight},{others.replace(', ', ',')} measures it" if others else ""
     reason = (
-        f"totals of the weight {weight} that aim measures leave out what lies above a limit, however much that is, so "
-        f"that they bound no total: one is read off a table of counts that holds {weight}{named}"
+        f"totals of the weight {weight} that batched measures leave out what lies above a limit, however much that is, "
+        f"so that they bound no total: one is read off a table of counts that holds {weight}{named}"
     )
     return (reason,)
 

@@ -13,6 +13,7 @@ from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, 
 from sfumato.evaluate.utility.scorecard import rescaled
 from sfumato.evaluate.verdicts import THRESHOLD_SET, judged, worst
 from sfumato.ledger import Account, Entry, Kind
+from sfumato.ledger.entry import method_title
 from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.report.page import Page, Row, ShownTable, unchecked
 from sfumato.report.risk_pictures import (
@@ -134,7 +135,7 @@ def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:
         rows.append(
             {
                 "entry": entry.number,
-                "method": entry.method,
+                "method": method_title(entry.method),
                 "asked": entry.asked,
                 "statement": entry.event.statement,
                 "cost": cost(charge),

@@ -9,7 +9,7 @@ from sfumato.synthesize.linked import LinkedRelease, linked_without_delta, load_
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.aim import aim
-from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.batched import batched
 from sfumato.synthesize.methods.histogram import histogram, marginals, matrix
 from sfumato.synthesize.methods.independent import independent
 from sfumato.synthesize.methods.mst import mst
@@ -38,8 +38,8 @@ __all__ = [
     "aim",
     "all_marginals",
     "all_ranges",
-    "annealed",
     "auto",
+    "batched",
     "cells_of",
     "drowned_totals",
     "histogram",

@@ -17,6 +17,7 @@ from typing import Unpack
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
+from sfumato.ledger.entry import RENAMED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
 from sfumato.synthesize.budget_allocation import NoisyTotal, PublicTotal, RowTotal, refuse_wrong_total
 from sfumato.synthesize.marginal_selection import SizeLimits, size_limits
@@ -31,14 +32,14 @@ from sfumato.workload.counting_queries import Workload, all_marginals, refuse_no
 
 
 class Synthesizer:
-    """A method with its options as an estimator: ``Synthesizer(aim, loss=..., total=..., workload=...)``.
+    """A method with its options as an estimator: ``Synthesizer(batched, loss=..., total=..., workload=...)``.
 
     ``fit`` makes a release, which is charged.  ``sample`` draws rows from the released model at no cost.
     """
 
     def __init__(self, method: Callable[..., Synthetic], **options: object) -> None:
         if not callable(method):
-            raise InputError("a method is a function of synthesize, such as aim or mst", culprit=method)
+            raise InputError("a method is a function of synthesize, such as batched or mst", culprit=method)
         self.method = method
         self.options = options
         self._release: Synthetic | None = None
@@ -133,7 +134,8 @@ def _ranked(domain: Domain, task: Task) -> tuple[RankedMethod, ...]:
     if not candidates:
         size = domain.project(task.workload.attributes(domain)).size
         raise SizeError(
-            f"{size} cells are too many for any dense method; name fewer attributes, or use mst or aim", culprit=size
+            f"{size} cells are too many for any dense method; name fewer attributes, or use mst or batched",
+            culprit=size,
         )
     return tuple(sorted(candidates, key=_place))
 
@@ -176,6 +178,8 @@ def method_named(name: str) -> SynthesisMethod:
     for method in METHODS:
         if method.name == name:
             return method
+    if name in RENAMED:
+        raise InputError(f"the method {name!r} is called {RENAMED[name]!r}; name it so", culprit=name)
     names = ", ".join(method.name for method in METHODS)
     raise InputError(f"there is no method {name!r}; choose {names}", culprit=name)
 
@@ -211,7 +215,7 @@ def without_delta(
         domain: the domain of the table; no rows are read.
         total: where the number of rows comes from.
         workload: the queries of the release.
-        method: the name of a method; ``mst`` and ``annealed`` are judged by the noise of ``aim``.
+        method: the name of a method; ``mst`` and ``aim`` are judged by the noise of ``batched``.
         **stated: the loss of the release: ``loss``, or ``epsilon`` with or without ``delta``.
 
     Raises:

@@ -62,12 +62,12 @@ class SizeLimits:
     Attributes:
         cells: cells of the junction tree, all cliques together; a fit takes about 60 bytes for each.  One marginal has
             at most a quarter of them.
-        candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of them
-            are likely to matter.  Their scores share one loss.
+        candidates: marginals of each number of attributes that a round of ``batched`` scores, once it knows which of
+            them are likely to matter.  Their scores share one loss.
         marginal: cells of one marginal over the codes, as the vault counts it.
-        prior_marginals: True if ``aim`` may use earlier released marginals of the same data.
-        distance_bounds: True if ``aim`` also measures the distance of every pair of its final model from the table.  It
-            takes 3 % of the loss, and bounds the error of pairs that were not measured.
+        prior_marginals: True if ``batched`` may use earlier released marginals of the same data.
+        distance_bounds: True if ``batched`` also measures the distance of every pair of its final model from the table.
+            It takes 3 % of the loss, and bounds the error of pairs that were not measured.
         leading: attributes that many others depend on, such as the number of children.  Each gets the loss of a column
             with :data:`LEADING` times as many cells.
 
@@ -109,13 +109,13 @@ class SizeLimits:
         return tuple(LEADING if name in self.leading else 1.0 for name in names)
 
     def refuse_for(self, method: str) -> None:
-        """Refuse limits that only ``aim`` supports.
+        """Refuse limits that only ``batched`` supports.
 
         Raises:
             InputError: ``distance_bounds`` is True, or ``prior_marginals`` is False.
         """
         if self.distance_bounds or not self.prior_marginals:
-            raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only aim does", culprit=self)
+            raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only batched does", culprit=self)
 
 
 def size_limits(limits: SizeLimits | None) -> SizeLimits:

@@ -22,7 +22,7 @@ from sfumato.synthesize.budget_allocation import (
 )
 from sfumato.synthesize.initial_marginals import count_share, one_way_share, rows_for_pairs
 from sfumato.synthesize.marginal_selection import workload_cliques
-from sfumato.synthesize.methods.aim import SCORES, least_pairs
+from sfumato.synthesize.methods.batched import SCORES, least_pairs
 from sfumato.synthesize.synthesis_method import SynthesisMethod, Task
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
@@ -76,8 +76,8 @@ class Preview:
         if self.pair is not None:
             lines.append(f"A count of a measured pair of values is off by about {self.pair:,} rows.")
             lines.append(
-                f"Pairs need about {self.rows_for_pairs:,} rows.  In a smaller table noise hides them, and aim then "
-                "measures single columns alone."
+                f"Pairs need about {self.rows_for_pairs:,} rows.  In a smaller table noise hides them, and batched "
+                "then measures single columns alone."
             )
         return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
 def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:
     """Return the errors of a method that measures all columns first, then at least a tree of pairs.
 
-    The shares of the loss are those of ``aim``.  Similar methods divide it nearly alike.
+    The shares of the loss are those of ``batched``.  Similar methods divide it nearly alike.
     """
     split = BudgetSplit(task.loss.divisible, contribution(domain).rows)
     most = float(1 - count_share(task.total))

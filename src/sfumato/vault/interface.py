@@ -10,7 +10,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, runtime_checkable
@@ -20,7 +20,8 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.domain.unit import Acceptance
 from sfumato.errors import InputError, LedgerError, LossError
-from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Number
+from sfumato.ledger.entry import RENAMED
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Number, Rho
 from sfumato.strict_documents import read_json
 from sfumato.vault.measurables import Counting, IntegerArray, Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
@@ -134,14 +135,44 @@ class Prepared(Protocol):
 class ReleaseRequest:
     """The identity of a release in the journal: equal requests for the same data are one release.
 
-    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` describe the
-    request in the journal and are no part of its identity.
+    Attributes:
+        family: the family of the method.
+        method: the name of the method in the journal.
+        parameters: JSON values that hold everything that shapes the answer, except the loss.
+        words: a description of the request for the journal; no part of its identity.
+        former_method: the name of the method in older ledgers; a release that is stored under it is repeated.
+        displaced_method: a name in older ledgers that looks like this method and was another one; a release that is
+            stored under it is never repeated by this method.
     """
 
     family: str
     method: str
     parameters: Mapping[str, Any]
     words: str = field(default="", compare=False, repr=False)
+    former_method: str = field(default="", compare=False, repr=False)
+    displaced_method: str = field(default="", compare=False, repr=False)
+
+
+def former_request(request: ReleaseRequest, former: Sequence[str], own: Sequence[str]) -> ReleaseRequest:
+    """Return the request under the name that an older ledger has for its answer.
+
+    Args:
+        request: the request.
+        former: the former names under which the ledger has an answer to it.
+        own: the same for answers that the analyst received.
+
+    Raises:
+        InputError: the analyst received the answer of another method, which had the name of this one.
+    """
+    if request.former_method in former:
+        return replace(request, method=request.former_method)
+    if request.displaced_method in own:
+        current = RENAMED[request.displaced_method]
+        raise InputError(
+            f"this ledger holds this release under the name {request.displaced_method!r}, which the method {current!r} "
+            f"had; name {current!r} to repeat it at no cost, or change the request, for example its loss"
+        )
+    return request
 
 
 @dataclass(frozen=True)
@@ -201,6 +232,19 @@ class VaultInterface(Protocol):
     ) -> ReleasedPayload:
         """See :meth:`sfumato.vault.vault.Vault.release`."""
         ...
+
+
+def loss_from_json(written: Mapping[str, str | None]) -> Loss:
+    """Return the loss that :func:`sfumato.vault.release.loss_json` wrote."""
+    match dict(written):
+        case {"epsilon": str(epsilon), "delta": str(delta), **rest} if not rest:
+            return EpsilonDelta(epsilon, delta)
+        case {"epsilon": str(epsilon), **rest} if not rest:
+            return Epsilon(epsilon)
+        case {"rho": str(rho), **rest} if not rest:
+            return Rho(rho)
+        case _:
+            raise ValueError(written)
 
 
 class StatedLoss(TypedDict, total=False):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -21,13 +21,15 @@ from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import All, Among, Predicate, holds_at_cells, named
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.errors import BudgetError, LossError, QueryError
+from sfumato.errors import BudgetError, LossError, QueryError, SfumatoError
+from sfumato.ledger import StoredAnswer
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Loss
 from sfumato.privacy.noise import Noise
 from sfumato.privacy.noise_kinds import NOISE_OF
 from sfumato.privacy.selection import Exponential
 from sfumato.privacy.threshold import StabilityThreshold
+from sfumato.vault.interface import decode, loss_from_json
 from sfumato.vault.measurables import (
     Counting,
     ExactTable,
@@ -46,6 +48,8 @@ from sfumato.vault.value_measurables import Bins
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sfumato.domain.view import BoundedView
 
 
 CUBE_CELLS = 1 << 18  # counters of one table: a pass over the rows is faster than the sum of more
@@ -445,3 +449,44 @@ def _box(where: Predicate, axes: tuple[str, ...], by: Sequence[str]) -> tuple[sl
 
 def _in_domain_order(domain: Domain, names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=domain.index))
+
+
+STORED = (("query", "tally"), ("vault", "measure"))
+"""The families and methods whose payloads are noisy tables.  The key of a table is its question's number, from 0."""
+
+
+def stored_marginals(
+    domain: Domain, answers: Sequence[StoredAnswer], view: BoundedView | None = None
+) -> tuple[StoredMarginal, ...]:
+    """Return the marginals without a condition among stored answers about the rows of a table, or of a view.
+
+    A stored answer is public to the analysts who received it.  Computing with it is post-processing, without a charge
+    to the dataset.  A view may have the domain of its table and other rows, so its answers are not the table's.
+    Unreadable answers are omitted.
+    """
+    marginals: list[StoredMarginal] = []
+    rows = (domain.hash, None if view is None else view.hash)
+    for answer in answers:
+        if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
+            try:
+                marginals += _marginals(domain, answer)
+            except (SfumatoError, KeyError, TypeError, ValueError):  # written by another version
+                continue
+    return tuple(marginals)
+
+
+def _marginals(domain: Domain, answer: StoredAnswer) -> list[StoredMarginal]:
+    parameters: Mapping[str, Any] = answer.question.parameters
+    loss, questions = loss_from_json(parameters["loss"]), parameters["questions"]
+    shares = [Fraction(1, len(questions))] * len(questions) if parameters["shares"] is None else parameters["shares"]
+    payload = decode(answer.body)
+    marginals = []
+    for place, (question, share) in enumerate(zip(questions, map(Fraction, shares), strict=True)):
+        names = tuple(question.get("attributes", ()))
+        if question != Marginal(names).canonical():
+            continue
+        (noise,) = noises(domain, [Marginal(names)], loss, [share])
+        values = payload[str(place)].reshape(domain.project(names).shape if names else ())
+        rho = (loss.divisible * share).as_rho().value
+        marginals.append(StoredMarginal(names, values, noise, rho, answer.number))
+    return marginals

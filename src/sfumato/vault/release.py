@@ -19,6 +19,7 @@ from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError, pluralize
 from sfumato.extras import refuse_missing_library
 from sfumato.ledger import Entry, Kind
+from sfumato.ledger.entry import method_title
 from sfumato.notebook_html import HtmlPage, html_note, html_table
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
@@ -111,9 +112,14 @@ class Release:
         }
 
     @property
+    def method(self) -> str:
+        """The method in words; empty if it is unknown."""
+        return method_title(str(self.provenance.get("method", "")))
+
+    @property
     def headline(self) -> str:
         """A few words about the released thing, for its text in a session."""
-        return str(self.provenance.get("method", ""))
+        return self.method
 
     @property
     def accuracy(self) -> str:
@@ -123,7 +129,7 @@ class Release:
 
     def summary(self) -> None:
         """Print five lines: the released thing, its guarantee, its cost, its accuracy, and its origin."""
-        origin = (str(self.provenance[key]) for key in ("method", "journal_entry") if key in self.provenance)
+        origin = filter(None, (self.method, str(self.provenance.get("journal_entry", ""))))
         lines = {
             type(self).__name__: self.headline,
             "Guarantee": self.guarantee,
@@ -149,8 +155,8 @@ class Release:
 
     def terms(self) -> dict[str, str]:
         """Return the guarantee, the cost and the origin of the release in words."""
-        origin = {"Method": self.provenance.get("method"), "Journal entry": self.provenance.get("journal_entry")}
-        known = {name: str(value) for name, value in origin.items() if value is not None}
+        origin = {"Method": self.method, "Journal entry": self.provenance.get("journal_entry")}
+        known = {name: str(value) for name, value in origin.items() if value not in (None, "")}
         described = {} if self.accepted is None else {"Description": f"accepted by {self.accepted}"}
         return {"Guarantee": self.guarantee, "Cost": self.cost, **known, **described}
 

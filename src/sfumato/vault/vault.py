@@ -25,11 +25,20 @@ from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
 from sfumato.notebook_html import html_table
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
-from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
+from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.threshold import StabilityThreshold
-from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest, decode, encode
-from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json
-from sfumato.vault.mechanisms import ExactTables, PrivacyFilter, TableMechanisms, noises, selection, selection_charge
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest, decode, encode, former_request
+from sfumato.vault.measurables import Measurable, Measurement, StoredMarginal, questions_json
+from sfumato.vault.mechanisms import (
+    STORED,
+    ExactTables,
+    PrivacyFilter,
+    TableMechanisms,
+    noises,
+    selection,
+    selection_charge,
+    stored_marginals,
+)
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 
@@ -41,9 +50,6 @@ if TYPE_CHECKING:
 
 _LISTED = 6  # attributes in the text of a vault
 
-
-STORED = (("query", "tally"), ("vault", "measure"))
-"""The families and methods whose payloads are noisy tables.  The key of a table is its question's number, from 0."""
 
 REUSING = "synthesize"
 """The family whose methods may use stored marginals."""
@@ -227,6 +233,7 @@ class Vault:
         charge = charge or loss.charge
         noise = DrawnEntropy(_ENTROPY)
         parameters = {**request.parameters, "loss": loss_json(loss)}
+        request = self._under_former_name(request, parameters)
         event = self._event(request, parameters, charge, guarantee_text(loss, self.domain.unit))
         reusing = request.family == REUSING
         if reusing and self.analyst is not None:
@@ -361,6 +368,19 @@ class Vault:
                 "first, or for a release with other parameters"
             )
 
+    def _under_former_name(self, request: ReleaseRequest, parameters: Mapping[str, Any]) -> ReleaseRequest:
+        """Return the request under the name of its method for which the ledger has an answer."""
+        if not request.former_method:
+            return request
+        methods = [(request.family, name) for name in (request.former_method, request.displaced_method) if name]
+        identity = self._event(request, parameters, None, "").question.parameters
+
+        def answered(analyst: str | None) -> list[str]:
+            stored = self.ledger.answers(methods, self.version, analyst=analyst)
+            return [each.question.method for each in stored if each.question.parameters == identity]
+
+        return former_request(request, answered(None), answered(self.analyst))
+
     def _event(
         self, request: ReleaseRequest, parameters: Mapping[str, Any], charge: Charge | None, statement: str
     ) -> Event:
@@ -447,53 +467,3 @@ def _listed(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
-
-
-def stored_marginals(
-    domain: Domain, answers: Sequence[StoredAnswer], view: BoundedView | None = None
-) -> tuple[StoredMarginal, ...]:
-    """Return the marginals without a condition among stored answers about the rows of a table, or of a view.
-
-    A stored answer is public to the analysts who received it.  Computing with it is post-processing, without a charge
-    to the dataset.  A view may have the domain of its table and other rows, so its answers are not the table's.
-    Unreadable answers are omitted.
-    """
-    marginals: list[StoredMarginal] = []
-    rows = (domain.hash, None if view is None else view.hash)
-    for answer in answers:
-        if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
-            try:
-                marginals += _marginals(domain, answer)
-            except (SfumatoError, KeyError, TypeError, ValueError):  # written by another version
-                continue
-    return tuple(marginals)
-
-
-def _marginals(domain: Domain, answer: StoredAnswer) -> list[StoredMarginal]:
-    parameters: Mapping[str, Any] = answer.question.parameters
-    loss, questions = _loss(parameters["loss"]), parameters["questions"]
-    shares = [Fraction(1, len(questions))] * len(questions) if parameters["shares"] is None else parameters["shares"]
-    payload = decode(answer.body)
-    marginals = []
-    for place, (question, share) in enumerate(zip(questions, map(Fraction, shares), strict=True)):
-        names = tuple(question.get("attributes", ()))
-        if question != Marginal(names).canonical():
-            continue
-        (noise,) = noises(domain, [Marginal(names)], loss, [share])
-        values = payload[str(place)].reshape(domain.project(names).shape if names else ())
-        rho = (loss.divisible * share).as_rho().value
-        marginals.append(StoredMarginal(names, values, noise, rho, answer.number))
-    return marginals
-
-
-def _loss(written: Mapping[str, str | None]) -> Loss:
-    """Return the loss that :func:`sfumato.vault.release.loss_json` wrote."""
-    match dict(written):
-        case {"epsilon": str(epsilon), "delta": str(delta), **rest} if not rest:
-            return EpsilonDelta(epsilon, delta)
-        case {"epsilon": str(epsilon), **rest} if not rest:
-            return Epsilon(epsilon)
-        case {"rho": str(rho), **rest} if not rest:
-            return Rho(rho)
-        case _:
-            raise ValueError(written)

@@ -336,6 +336,6 @@ def _refuse_large(queries: int, cells: int) -> None:
     if queries * cells > MOST_MATRIX_CELLS:
         raise SizeError(
             f"{queries} queries over {cells} cells do not fit in memory as 0/1 rows; ask fewer queries, group cells "
-            "into bins, or use a graphical model (mst, aim)",
+            "into bins, or use a graphical model (mst, batched)",
             culprit=(queries, cells),
         )

@@ -149,7 +149,7 @@ def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
     names, size = _sized(domain, workload)
     if size > most:
         raise SizeError(
-            f"optimizing measurements over {size} cells takes too long; name fewer attributes, or use mst or aim",
+            f"optimizing measurements over {size} cells takes too long; name fewer attributes, or use mst or batched",
             culprit=size,
         )
     gram = _gram(workload.matrix(domain))

@@ -15,7 +15,7 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize.budget_allocation import PublicTotal
-from sfumato.synthesize.methods.aim import aim
+from sfumato.synthesize.methods.batched import batched
 from sfumato.synthesize.methods.histogram import histogram as histogram_synthesizer
 from sfumato.synthesize.methods.histogram import marginals
 from sfumato.vault.simulated import SimulatedVault
@@ -55,7 +55,7 @@ def synthesized(method, epsilon, seed):
 SYNTHESIZERS = {
     "histogram": histogram_synthesizer,
     "marginals": partial(marginals, cliques=[("cell",)]),
-    "aim": partial(aim, workload=all_marginals(1)),
+    "batched": partial(batched, workload=all_marginals(1)),
 }
 
 

@@ -12,7 +12,7 @@ from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import first_row_zeros, release_units
 from sfumato.synthesize.marginal_selection import SizeLimits
-from sfumato.synthesize.methods.aim import aim
+from sfumato.synthesize.methods.batched import batched
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
@@ -27,7 +27,7 @@ def test_with_one_child_it_is_the_flat_method_on_the_joined_table_bit_for_bit(lo
     )
     head, _ = derived_rows(families, tables)
     joined = SimulatedVault(ArrayTable(tables.unit_domain, np.array(head, dtype=np.int64)), seed=7)
-    flat = aim(
+    flat = batched(
         joined,
         loss=loss,
         total=NoisyTotal(),

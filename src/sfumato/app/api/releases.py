@@ -105,8 +105,8 @@ class SynthesisFields(StrictModel):
     def read(self, domain: Domain) -> SynthesizeRequest:
         """Return the request for one table.
 
-        ``zeros`` are rules for impossible combinations, in the form of a file of such rules.  ``reuse`` lets AIM use
-        earlier releases of the same table.
+        ``zeros`` are rules for impossible combinations, in the form of a file of such rules.  ``reuse`` lets
+        ``batched`` use earlier releases of the same table.
 
         Raises:
             InputError: auto got some attributes only, or an attribute is not in the domain.

@@ -313,7 +313,7 @@ def _acceptances(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _journal_text(entries: Sequence[dict[str, Any]], journal: Sequence[Entry], account: Account) -> str:
     """Return the entries as a table, with a note of the entries that it leaves out."""
     lines = [
-        {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
+        {"number": line["number"], "time": line["time"][:_SECONDS], "method": entry.title}
         | {"asked": line["asked"], "analyst": line["analyst"], "cost": _share(entry, account)}
         | {"statement": line["statement"]}
         for line, entry in zip(entries, journal, strict=True)

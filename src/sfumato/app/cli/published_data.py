@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sfumato.app.demonstration import Demonstration
 
 _TABLES = {
-    "census": "a synthetic census of 32 573 people: a release of UCI Adult by aim, with its guarantee",
+    "census": "a synthetic census of 32 573 people: a release of UCI Adult by batched, with its guarantee",
     "child_mental_health": "1 013 184 children by age and satisfaction, published counts",
     "hospital": "5 957 synthetic patients and their 9 489 visits, two tables: a release, with its guarantee",
     "medical": "2 182 patients by age band",

@@ -122,13 +122,13 @@ class SynthesizeOptions:
         typer.Option(help="YAML file of impossible combinations, for auto and graphical methods."),
     ] = None
     reuse: Annotated[
-        bool, typer.Option("--reuse/--no-reuse", help="Let aim use earlier releases of the same table, or not.")
+        bool, typer.Option("--reuse/--no-reuse", help="Let batched use earlier releases of the same table, or not.")
     ] = True
     bound_pairs: Annotated[
         bool,
         typer.Option(
             "--bound-pairs",
-            help="Let aim spend 3 % of the loss on error bounds for pairs of columns that it only models.",
+            help="Let batched spend 3 % of the loss on error bounds for pairs of columns that it only models.",
         ),
     ] = False
     order: FormerOption = None
@@ -301,7 +301,7 @@ def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: 
             "by --anyway. Nothing was charged"
         )
     if preview.rows is None:
-        print_message(f"Before it is charged: {needed}. Of fewer rows aim measures single columns alone.")
+        print_message(f"Before it is charged: {needed}. With fewer rows batched measures single columns alone.")
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
@@ -342,7 +342,7 @@ def _text(release: Synthetic, cost: str) -> str:
     chosen = "".join(f"\n  {option}" for option in release.provenance.get("chosen_among", ()))
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     return (
-        f"Method: {release.provenance['method']}"
+        f"Method: {release.method}"
         + (f"\nChosen without the data, among:{chosen}" if chosen else "")
         + f"\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}\n"
         + _errors(release.codebook)
@@ -395,7 +395,7 @@ class SampleOptions:
         typer.Option(
             metavar="COLUMN=VALUE",
             help="Draw only such rows. 'sfumato domain show --cells COLUMN' lists the values. Repeatable. For "
-            "graphical models, such as of aim.",
+            "graphical models, such as of batched.",
         ),
     ] = None
     copies: Annotated[
@@ -476,7 +476,9 @@ def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
     from sfumato.synthesize.graphical import Graphical
 
     if not isinstance(release.model, Graphical):
-        raise InputError("--given needs a graphical model, such as of aim; sample and filter the rows of other models")
+        raise InputError(
+            "--given needs a graphical model, such as of batched; sample and filter the rows of other models"
+        )
     codes: dict[str, list[int]] = {}
     for condition in given:
         name, separator, label = condition.partition("=")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sfumato.errors import InputError, SfumatoError, percent, pluralize
 from sfumato.evaluate.stated_claims import parse_stated_loss
 from sfumato.evaluate.verdicts import COLUMN, Judgement, Threshold, Verdict
+from sfumato.ledger.entry import method_title
 from sfumato.privacy.loss import NOTHING, Loss, total
 from sfumato.report.drawing import percent_up
 from sfumato.report.sign_off.ledger_record import (
@@ -148,7 +149,7 @@ def synthetic_sign_off(
     privacy = privacy_tile(book.guarantee, record, compared, right)
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
-    content = f"Rows drawn from a model ({book.method}) that was fitted to noisy counts. No row is a person."
+    content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. No row is a person."
     source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
     return SignOff(
         title=signed.name,

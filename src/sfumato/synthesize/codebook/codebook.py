@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sfumato.errors import InputError, pluralize
+from sfumato.ledger.entry import method_title
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, ColumnEntry, group_lines, value_lines
 
@@ -388,7 +389,7 @@ def facts(book: Codebook) -> list[tuple[str, object]]:
         ("Neighboring tables", book.guarantee.neighbours),
         ("Unit", book.guarantee.unit),
         *([("Loss", loss)] if loss else []),
-        ("Method", book.method),
+        ("Method", method_title(book.method)),
         ("Sfumato", book.version or "-"),
         (
             "Journal entry",

@@ -33,7 +33,7 @@ from sfumato.synthesize.linked.first_child import FirstChildModel, fit_first_chi
 from sfumato.synthesize.linked.linked_release import HEAD, LinkedRelease, ModelSizes
 from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
 from sfumato.synthesize.marginal_selection import SizeLimits
-from sfumato.synthesize.methods.aim import expected_error, refuse_loss, run_aim
+from sfumato.synthesize.methods.batched import expected_error, refuse_loss, run_batched
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import (
     Mechanisms,
@@ -169,7 +169,7 @@ def _measured(
     limits = SizeLimits(cells=settings.head_cells, prior_marginals=False, leading=numbers)
     own = divisible * (1 - sum(shares.values(), Fraction(0)))
     workload = all_marginals(min(_WAYS, len(linked.unit_domain)))
-    unit_model = run_aim(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(linked))
+    unit_model = run_batched(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(linked))
     notes, models = [], {}
     derived: list[Graphical] = []
     limits = SizeLimits(cells=settings.tail_cells, prior_marginals=False)

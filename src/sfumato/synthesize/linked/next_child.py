@@ -1,8 +1,8 @@
 """The model of a tail: the distribution of a child given the previous child, the parent and its place.
 
 It starts from the model of the head and from public rules: the places of children and their order.  Then marginals with
-at least one attribute of the child are measured in rounds, as in :mod:`sfumato.synthesize.methods.aim`.  Measurements
-are weighted; the rows of a unit weigh at most ``unit_weight`` together.
+at least one attribute of the child are measured in rounds, as in :mod:`sfumato.synthesize.methods.batched`.
+Measurements are weighted; the rows of a unit weigh at most ``unit_weight`` together.
 """
 
 from __future__ import annotations

@@ -141,14 +141,14 @@ def _check(domain: Domain, cliques: Sequence[tuple[str, ...]]) -> None:
         raise QueryError("name at least one attribute for every marginal", culprit=cliques)
     if repeated := sorted({name for name in named if named.count(name) > 1}):
         raise QueryError(
-            f"{', '.join(repeated)} stands in two marginals, which cannot be joined as independent; use mst or aim",
+            f"{', '.join(repeated)} stands in two marginals, which cannot be joined as independent; use mst or batched",
             culprit=repeated,
         )
     for clique in cliques:
         if (size := domain.project(clique).size) > MOST_CELLS:
             raise SizeError(
                 f"the table of {', '.join(clique)} has {size} cells, more than {MOST_CELLS}; "
-                "name smaller marginals, group values into bins, or use mst or aim",
+                "name smaller marginals, group values into bins, or use mst or batched",
                 culprit=clique,
             )
 

@@ -34,7 +34,7 @@ from sfumato.workload.counting_queries import all_marginals
 def independent(vault: VaultInterface, *, total: RowTotal, **stated: Unpack[StatedLoss]) -> Synthetic:
     """Release the distribution of each column, and rows whose columns are independent.
 
-    Use it as a baseline, or for a table whose columns are read one at a time.  ``aim`` and ``mst`` measure the same
+    Use it as a baseline, or for a table whose columns are read one at a time.  ``batched`` and ``mst`` measure the same
     tables first and add pairs of columns.
 
     Args:
@@ -75,6 +75,8 @@ INDEPENDENT = SynthesisMethod(
     summary="every column alone, as a baseline: its rows have no dependence between columns",
     options=frozenset(),
     plan=_plan,
-    estimate=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if noise hides pairs
-    noise_of="aim",
+    estimate=lambda _domain, _task: (
+        None
+    ),  # batched and mst measure the same tables, and stop there if noise hides pairs
+    noise_of="batched",
 )

@@ -40,7 +40,7 @@ from sfumato.synthesize.marginal_selection import (
     remeasure,
     size_limits,
 )
-from sfumato.synthesize.methods.aim import least_rows, models_whole_table, without_aim_limits
+from sfumato.synthesize.methods.batched import least_rows, models_whole_table, without_batched_limits
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
@@ -88,8 +88,8 @@ def mst(
 
     Raises:
         LossError, InputError: the loss or the source of a row count is invalid.
-        QueryError: an attribute has a role, or ``aim`` would refuse the zeros.
-        DomainError, SizeError, InfeasibleError: ``aim`` would refuse the zeros.
+        QueryError: an attribute has a role, or ``batched`` would refuse the zeros.
+        DomainError, SizeError, InfeasibleError: ``batched`` would refuse the zeros.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
@@ -103,8 +103,8 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     for role in Role:
         if name := domain.in_role(role):
             raise QueryError(
-                f"mst takes no account of {name!r} as the {role}: its pairs follow from the tree; use aim, or leave "
-                "the role out of the domain",
+                f"mst takes no account of {name!r} as the {role}: its pairs follow from the tree; use batched, or "
+                "leave the role out of the domain",
                 culprit=name,
             )
     refuse_undividable(domain, task.loss)
@@ -123,7 +123,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
         return None
     return RankedMethod(
         synthesizer=MST,
-        task=without_aim_limits(task),
+        task=without_batched_limits(task),
         error=math.inf,
         rows_needed=least_rows(domain, task.loss, task.total),
         reason="noise on single columns",
@@ -219,5 +219,5 @@ MST = SynthesisMethod(
     options=frozenset({Option.ZEROS}),
     plan=_plan,
     estimate=_estimate,
-    noise_of="aim",
+    noise_of="batched",
 )

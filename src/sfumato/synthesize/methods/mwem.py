@@ -229,7 +229,7 @@ def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting
     if size > MOST_CELLS or size * schedule.rounds > MOST_HISTORY_CELLS:
         raise SizeError(
             f"MWEM keeps a dense table, and {size} cells over {schedule.rounds} rounds do not fit in memory; "
-            "name fewer attributes, group values into bins, or use a graphical model (mst, aim)",
+            "name fewer attributes, group values into bins, or use a graphical model (mst, batched)",
             culprit=size,
         )
     if schedule.rounds > workload.length(domain):

@@ -1,0 +1,383 @@
+"""The batched method: measure the marginals that the model gets most wrong, many at a time, and fit again.
+
+The method has the loop of AIM (McKenna, Mullins, Sheldon and Miklau 2022): fit a model, score the candidates by their
+distance from it, measure, and fit again.  AIM chooses one marginal per round by the exponential mechanism.  Here a
+round scores all candidates in one noisy vector and measures many of them.  There are two rounds: pairs first, then
+triples of attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Unpack
+
+import numpy as np
+
+from sfumato.domain import Domain, Role
+from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import cell_positions, weighted_totals
+from sfumato.synthesize.budget_allocation import (
+    BudgetSplit,
+    PublicTotal,
+    RowTotal,
+    assumed_rows,
+    describe_total,
+    proportions,
+    refuse_wrong_total,
+)
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.initial_marginals import (
+    Fit,
+    OneWayMarginals,
+    count_share,
+    measure_one_way,
+    one_way_share,
+    prior_marginals,
+    refuse_fine,
+    refuse_undividable,
+)
+from sfumato.synthesize.marginal_selection import (
+    UNSCORED,
+    MeasuredMarginal,
+    SizeLimits,
+    affordable,
+    coarsened_marginals,
+    measure_marginals,
+    relevant,
+    remeasure,
+    score,
+    select_marginals,
+    size_limits,
+    with_structural_zeros,
+    workload_cliques,
+)
+from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
+from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
+from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
+from sfumato.synthesize.synthetic import Synthetic, rows_for
+from sfumato.vault.contribution import contribution
+from sfumato.vault.interface import (
+    Mechanisms,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
+from sfumato.workload.counting_queries import Marginals
+
+ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
+"""For each round: largest number of attributes of its candidates, share of the remaining loss, share of the cell
+cap.
+"""
+
+SCORES = Fraction(7, 100)
+"""Share of a round's loss for its scores."""
+
+
+@states_loss
+def batched(
+    vault: VaultInterface,
+    *,
+    total: RowTotal,
+    workload: Marginals,
+    limits: SizeLimits | None = None,
+    zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
+) -> Synthetic:
+    """Release a graphical model of the whole table, fitted to adaptively chosen marginals, and rows.
+
+    Args:
+        vault: the protected table.
+        total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
+        workload: the marginals that the rows should preserve.
+        limits: limits on the size of inference.
+        zeros: combinations that are impossible by their meaning.
+        **stated: the whole loss: ``loss``, or ``epsilon`` with or without ``delta``.  Noise is discrete Gaussian under
+            rho and (epsilon, delta), which is far more accurate for many marginals than the discrete Laplace noise of
+            pure epsilon.
+
+    Raises:
+        QueryError: the workload or a table of zeros does not fit the domain.
+        DomainError: an attribute is not in the domain.
+        SizeError: the structural zeros alone exceed the limits.
+        InfeasibleError: the structural zeros leave no cell possible.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    loss = stated_loss(stated)
+    task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
+    return BATCHED.release(vault, task)
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    loss, total, limits, zeros = task.loss, task.total, task.limits, task.zeros
+    refuse_undividable(domain, loss)
+    workload = task.marginals()
+    return PlannedRelease(
+        request=replace(marginals_request(domain, "batched", task), former_method="aim"),
+        run=lambda mechanisms: run_batched(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
+        model=Graphical,
+    )
+
+
+def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
+    if not models_whole_table(domain, task):
+        return None
+    noise = expected_error(domain, task.loss, task.total, task.marginals())
+    return RankedMethod(
+        synthesizer=BATCHED,
+        task=task,
+        error=math.inf if noise is None else noise,
+        rows_needed=least_rows(domain, task.loss, task.total),
+        reason="noise on single columns, and on every marginal of the workload if it measures all of them",
+        left_out="it measures marginals of at most three attributes, and its model answers the others"
+        if noise is None
+        else "its model answers marginals that it seems to know better than noise would, or has no room for",
+    )
+
+
+def run_batched(
+    mechanisms: Mechanisms,
+    loss: Loss,
+    total: RowTotal,
+    workload: Marginals,
+    *,
+    limits: SizeLimits,
+    zeros: Sequence[Zeros],
+) -> Graphical:
+    """Run the method through ``mechanisms``, in exact shares of ``loss``."""
+    split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
+    # read before noise is drawn, so that a failure of the ledger costs nothing
+    stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
+    pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
+    cliques = workload_cliques(workload, mechanisms.domain)
+    columns = OneWayMarginals(
+        importance=limits.importance(mechanisms.domain.names), pairs=least_pairs(mechanisms.domain, cliques)
+    )
+    fit = measure_one_way(mechanisms, split, total, columns, zeros=zeros)
+    prior = prior_marginals(mechanisms.domain, fit, stored, loss)
+    used = prior.informative(fit, limits.cells)
+    fit = fit.with_observations(used)
+    if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
+        fit = weighted_totals.measure_totals(mechanisms, fit, weight, split)
+    if split.left > 0:
+        fit = _in_rounds(mechanisms, fit, cliques, zeros, split=split, limits=limits)
+    if split.left > 0:
+        fit = remeasure(mechanisms, fit, split, split.take(split.left))
+    fit = fit.with_observations(prior.within_model(fit, used))
+    model = replace(fit.released(mechanisms.domain), reused=prior.entries)
+    return (
+        model if pair_loss is None else replace(model, distances=measure_pair_distances(mechanisms, model, pair_loss))
+    )
+
+
+def least_pairs(domain: Domain, cliques: Sequence[Clique]) -> int:
+    """Return the minimum number of measured marginals of several columns: a tree, or all of a short workload.
+
+    Totals of weights are measured from the remaining loss.  So with weights the result is 0, and columns never take the
+    whole loss.
+    """
+    several = sum(len(clique) > 1 for clique in cliques)
+    return 0 if domain.in_role(Role.WEIGHT) else min(several, len(domain) - 1)
+
+
+def _in_rounds(
+    mechanisms: Mechanisms,
+    fit: Fit,
+    cliques: Sequence[Clique],
+    zeros: Sequence[Zeros],
+    *,
+    split: BudgetSplit,
+    limits: SizeLimits,
+) -> Fit:
+    """Return the fit after the rounds of :data:`ROUNDS`: score candidates, choose among them, and measure."""
+    interest: dict[Clique, float] = {}
+    taken: dict[Clique, MeasuredMarginal] = {}
+    pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # no larger tables: the second round repeats the first
+    for ways, part, cell_share in ROUNDS:
+        candidates = _candidates(mechanisms, fit, cliques, interest, ways=ways, limits=limits)
+        share = split.left * part
+        many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
+        deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
+        repeated = _repeated(fit, taken, deviation, pairs_only=pairs_only)
+        if not candidates and not repeated:
+            continue
+        tables = with_structural_zeros(fit, zeros, coarsened_marginals(fit, mechanisms.domain, candidates, deviation))
+        scores = share * SCORES if candidates else Fraction(0)
+        scored = score(mechanisms, fit, tables, loss=split.take(scores)) if candidates else UNSCORED
+        distances = zip(scored.tables, scored.distances.tolist(), strict=True)
+        interest |= {table.attributes: distance for table, distance in distances}
+        chosen = select_marginals(
+            scored,
+            np.array([candidates[table.attributes] for table in scored.tables]),
+            split=split,
+            share=float(share - scores),
+            cell_budget=_cell_budget(fit, int(limits.cells * cell_share)),
+            taken=repeated,
+        )
+        if chosen:
+            taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
+            shares = proportions([table.share for table in chosen.values()])
+            runs = {clique: table.runs for clique, table in chosen.items()}
+            fit = measure_marginals(mechanisms, fit, runs, loss=split.take(share - scores), shares=shares)
+    return fit
+
+
+def _repeated(
+    fit: Fit, taken: Mapping[Clique, MeasuredMarginal], deviation: float, *, pairs_only: bool
+) -> dict[Clique, MeasuredMarginal]:
+    """Return the measured tables that may be measured again.
+
+    If the workload has larger tables, a pair is measured again only over finer cells.
+    """
+    tables = {clique: table.remeasured(fit.model.expected(clique), deviation) for clique, table in taken.items()}
+    return {clique: table for clique, table in tables.items() if pairs_only or table.runs != taken[clique].runs}
+
+
+def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
+    """Return the root mean squared noise on a cell of the workload, if all its marginals are measured; read no data.
+
+    The row count, the scores and the one-way marginals take their shares first.  The share of one-way marginals depends
+    on the row count, and is largest if the count is not public.  The result is None for a workload with more than three
+    attributes in a marginal, because the method measures at most triples.
+
+    The figure excludes the error of marginals that the method does not measure, because the model is closer than noise
+    or has no room.  That error depends on the data.
+    """
+    split = BudgetSplit(loss.divisible, contribution(domain).rows)
+    most = max(ways for ways, _, _ in ROUNDS)
+    cliques = workload_cliques(workload, domain)
+    if max(map(len, cliques)) > most:
+        return None
+    after_count = float(1 - count_share(total))
+    rows = total.count if isinstance(total, PublicTotal) else 1.0
+    alone = max(map(len, cliques)) == 1  # they get the loss that larger tables would have taken
+    one_way = after_count * (1.0 if alone else one_way_share(split, domain, rows))
+    left = (after_count - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
+    codes = dict(zip(domain.names, domain.shape, strict=True))
+    squares, cells = 0.0, 0.0
+    for share, group in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
+        sizes = np.array([math.prod(codes[name] for name in clique) for clique in group], dtype=np.float64)
+        parts = split.shares(sizes.tolist()) if group else ()
+        deviations = np.array([split.deviation(share * float(part)) for part in parts])
+        squares += float((sizes * deviations**2).sum())
+        cells += float(sizes.sum())
+    return math.sqrt(squares / cells)
+
+
+def _candidates(
+    mechanisms: Mechanisms,
+    fit: Fit,
+    cliques: Sequence[Clique],
+    interest: dict[Clique, float],
+    *,
+    ways: int,
+    limits: SizeLimits,
+) -> dict[Clique, float]:
+    """Return the marginals of two to ``ways`` attributes that were not measured, with their weights.
+
+    Weights are relative to the largest of the same number of attributes.  The published weights would prefer triples,
+    whose noise is larger, to pairs.  At most ``limits.candidates`` of each size, with the largest known distances, are
+    candidates.  The distance of a triple is the sum of its pairs' distances.
+    """
+    known = {frozenset(clique): distance for clique, distance in interest.items()}
+    measured = {table.attributes for table in fit.measured}
+    candidates: dict[Clique, float] = {}
+    for size in range(2, ways + 1):
+        weights = relevant(cliques, size)
+        fresh = [clique for clique in weights if clique not in measured]
+        small = affordable(fresh, mechanisms.domain, fit, limits)
+        small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
+        largest = small[: limits.candidates] if known else small
+        most = max(weights.values(), default=1)
+        candidates |= {clique: weights[clique] / most for clique in largest}
+    return candidates
+
+
+def _cell_budget(fit: Fit, cap: int) -> CellBudget:
+    """Return the budget of a junction tree of at most ``cap`` cells, or of its current size.
+
+    Attributes that only structural zeros connect do not count as measured together.
+    """
+    present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
+    tied = tuple(observation.attributes for observation in fit.observations)
+    return CellBudget(present, max(cap, present.cells), tied)
+
+
+def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
+    """Refuse an invalid vault, and a loss that a graphical method cannot divide.
+
+    Raises:
+        InputError: the vault or the source of a row count is invalid.
+        LossError: the loss is invalid, too small or too large.
+    """
+    refuse_no_vault(vault)
+    refuse_wrong_total(vault.domain, loss, total)
+    refuse_undividable(vault.domain, loss)
+
+
+def models_whole_table(domain: Domain, task: Task) -> bool:
+    """Return True if a task needs a model of the whole table.
+
+    It needs one for a workload of marginals with structural zeros, or if the marginals cover all attributes or overlap.
+    A joint histogram is no alternative for overlapping marginals.  Five pairs with a common attribute have six
+    attributes, and the noise of the joint cells, summed over the cells of a pair, would hide it.
+    """
+    if not isinstance(task.workload, Marginals):
+        return False
+    named = [name for clique in task.workload.marginal_attributes(domain) for name in clique]
+    return bool(task.zeros) or set(named) == set(domain.names) or len(set(named)) < len(named)
+
+
+def without_batched_limits(task: Task) -> Task:
+    """Return the task without the options that only ``batched`` supports: earlier marginals and bounds of pairs."""
+    return replace(task, limits=replace(task.limits, prior_marginals=True, distance_bounds=False))
+
+
+def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest:
+    """Return the journal's question for a workload of marginals.
+
+    Raises:
+        QueryError: the workload has other queries, or zeros do not fit the domain.
+        SizeError: the domain is too fine, or the zeros alone exceed the limits.
+    """
+    workload = task.marginals()
+    refuse_fine(domain, task.limits.marginal)
+    refuse_impossible(task.zeros, domain, task.limits.cells)
+    parameters = {
+        "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
+        "total": describe_total(task.total),
+        "limits": task.limits.describe(),
+        "zeros": describe_zeros(task.zeros),
+    }
+    return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload))
+
+
+def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
+    """Return the rows that noise alone adds in a single column, on average over columns; read no data.
+
+    Noise hides a table of fewer rows before any pair is measured.
+    """
+    split = BudgetSplit(loss.divisible, contribution(domain).rows)
+    one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))
+    sizes = split.column_sizes(domain.shape, assumed_rows(total))
+    made_up = [
+        size * split.mean_absolute_noise(one_way * float(part)) / 2
+        for size, part in zip(sizes, split.shares(sizes), strict=True)
+    ]
+    return sum(made_up) / len(made_up)
+
+
+BATCHED = SynthesisMethod(
+    name="batched",
+    summary="the marginals that its model gets most wrong, in two rounds, for tables of many columns",
+    options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE, Option.BOUND_PAIRS}),
+    plan=_plan,
+    estimate=_estimate,
+)
