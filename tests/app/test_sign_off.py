@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 
 from sfumato.report.sign_off.linked_sign_off import linked_sign_off, signed_tables
 from sfumato.report.sign_off.sign_off_page import Purpose
+from sfumato.synthesize.synthetic import TABLES_KEY
+from sfumato.vault.interface import decode, encode
 
 DOMAIN = """sfumato: 1
 unit: row
@@ -82,9 +88,9 @@ def test_rows_are_compared_with_those_of_the_ledger(workspace: Path) -> None:
     pq.write_table(better, workspace / "better.parquet")
     for file, sentence in {
         "made.parquet": "Rows and stated errors are those that entry",
-        "fewer.parquet": "The rows were not compared with the ledger",
+        "fewer.parquet": "The rows are not those that entry",
         "changed.parquet": "The rows are not those that entry",
-        "better.parquet": "The rows were not compared with the ledger",
+        "better.parquet": "The rows match entry 2, and the errors that the file states do not",
     }.items():
         checks = sheet(workspace, "--ledger", "people.ledger", file=file)["checks"]
         (check,) = [each for each in checks if each["text"].startswith(sentence)]
@@ -94,6 +100,64 @@ def test_rows_are_compared_with_those_of_the_ledger(workspace: Path) -> None:
     assert "Entry 2 of the ledger promises that the guess is right with a chance of at most 73.2 %" in page
     assert "This holds whatever else the observer knows" not in page
     assert "<strong>Entry 2 25 %</strong>" in page
+
+
+@pytest.mark.parametrize("method", ["histogram", "marginals", "mwem"])
+def test_part_of_the_columns_is_compared_by_the_description_of_the_whole_table(
+    workspace: Path, tmp_path: Path, method: str
+) -> None:
+    for name in ("people.csv", "people.yaml"):
+        (tmp_path / name).write_text((workspace / name).read_text())
+    made = ("synthesize", "people.csv", "--method", method, "--marginals", "town", "--epsilon", "3", "--limit", "4")
+    sfumato(*made, "--create", "--out", "towns.parquet", cwd=tmp_path, code=0)
+    ledger = ("--ledger", "people.ledger")
+    assert sheet(tmp_path, *ledger, file="towns.parquet")["tiles"]["Privacy"] == "Guaranteed, but weak"
+    (tmp_path / "people.yaml").rename(tmp_path / "elsewhere.yaml")
+    unmatched = sheet(tmp_path, *ledger, file="towns.parquet")
+    assert unmatched["tiles"]["Privacy"] == "Stated, not matched"
+    assert any("Name its file by --domain" in each["text"] for each in unmatched["checks"])
+    assert "(weak above 90 %)" in (tmp_path / "sheet.html").read_text()
+    told = sheet(tmp_path, *ledger, "--domain", "elsewhere.yaml", file="towns.parquet")
+    assert told["tiles"]["Privacy"] == "Guaranteed, but weak"
+    (tmp_path / "other.yaml").write_text(DOMAIN.replace("Rome", "Roma"))
+    refused = ("sign-off", "towns.parquet", *ledger, "--domain", "other.yaml", "--html", "none.html")
+    assert "is not the description" in sfumato(*refused, cwd=tmp_path, code=2).stderr
+
+
+def _with_tables(table: pa.Table, change: Callable[[dict], dict]) -> pa.Table:
+    """Return a file whose noisy tables and description were changed, with a digest that fits."""
+    held = dict(table.schema.metadata)
+    payload = decode(base64.b64decode(held[TABLES_KEY][64:]))
+    content = base64.b64encode(encode(change(dict(payload))))
+    digest = hashlib.sha256(hashlib.sha256(held[b"sfumato.codebook"]).digest() + content).hexdigest()
+    return table.replace_schema_metadata({**held, TABLES_KEY: digest.encode() + content})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tables: {**tables, "domain": tables["domain"].replace("Rome", "Roma")},
+        lambda tables: {name: part + 1 if name == "noisy table 0" else part for name, part in tables.items()},
+    ],
+    ids=["description", "noisy tables"],
+)
+def test_a_file_that_carries_more_than_its_release_is_not_matched(
+    workspace: Path, tmp_path: Path, change: Callable[[dict], dict]
+) -> None:
+    for name in ("people.csv", "people.yaml"):
+        (tmp_path / name).write_text((workspace / name).read_text())
+    made = ("synthesize", "people.csv", "--method", "histogram", "--marginals", "town", "--epsilon", "1")
+    sfumato(*made, "--limit", "4", "--create", "--out", "towns.parquet", cwd=tmp_path, code=0)
+    table = pq.read_table(tmp_path / "towns.parquet")
+    pq.write_table(_with_tables(table, dict), tmp_path / "same.parquet")
+    pq.write_table(_with_tables(table, change), tmp_path / "forged.parquet")
+    more = table.replace_schema_metadata({**table.schema.metadata, b"pandas": b"{}"})
+    pq.write_table(more, tmp_path / "more.parquet")
+    for file, matched in (("same", True), ("forged", False), ("more", False)):
+        told = sheet(tmp_path, "--ledger", "people.ledger", file=f"{file}.parquet")
+        assert (told["tiles"]["Privacy"] == "Guaranteed") is matched
+        carried = [each for each in told["checks"] if "carries another description" in each["text"]]
+        assert bool(carried) is not matched
 
 
 def _checks_of(folder: Path) -> list[dict]:
@@ -112,9 +176,12 @@ def test_a_weak_guarantee_is_a_point_to_judge(workspace: Path, tmp_path: Path) -
 
 
 def test_the_public_edition_names_nobody_and_asks_for_no_signature(workspace: Path) -> None:
-    told = sheet(workspace, "--ledger", "people.ledger", "--by", "R. Okafor", "--public")
+    private = ("--by", "R. Okafor", "--to", "Internal revision", "--purpose", "Project Nightingale")
+    told = sheet(workspace, "--ledger", "people.ledger", *private, "--public")
     page = (workspace / "sheet.html").read_text()
     assert told["public"] is True
+    assert not any(word in page for word in ("Internal revision", "Nightingale", "made.parquet", "people.ledger"))
+    assert "<h1>Synthetic table</h1>" in page
     assert "Okafor" not in page
     assert "Signature" not in page
     assert "Public edition" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from tests.services import require
 
 import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.errors import InputError
 from sfumato.evaluate.verdicts import Judgement, Verdict
-from sfumato.report.sign_off.sign_off_files import Evidence, release_sign_off
+from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off, release_sign_off
 from sfumato.report.sign_off.sign_off_page import Purpose, ordered_checks, points_to_judge, render_sign_off
 
 DOMAIN = Domain(
@@ -106,6 +109,29 @@ def test_a_release_in_python_has_its_page(releases, kind: str, privacy: str) -> 
     unchecked = release_sign_off(by_kind[kind], PURPOSE, Evidence())
     assert unchecked.budget is None
     assert not any("stands below" in check.text for check in unchecked.checks)
+
+
+def test_an_evaluation_shows_the_same_in_python_as_in_the_command(releases, tmp_path: Path) -> None:
+    ledger, by_kind = releases
+    made = by_kind["synthetic"]
+    made.rows.to_parquet(tmp_path / "made.parquet")
+    digest = hashlib.sha256((tmp_path / "made.parquet").read_bytes()).hexdigest()
+    judged = {
+        "files": {"made.parquet": digest},
+        "verdicts": [{"release": "made.parquet", **each.to_json()} for each in (*ACCURACY, *ATTACKS)],
+    }
+    (tmp_path / "judged.json").write_text(json.dumps(judged))
+    evidence = Evidence(ledger=ledger, evaluation=tmp_path / "judged.json")
+    page, of_file = (
+        release_sign_off(made, PURPOSE, evidence),
+        file_sign_off(tmp_path / "made.parquet", PURPOSE, evidence),
+    )
+    assert replace(page, title=of_file.title) == of_file
+    assert (len(page.risk), page.internal, page.digest) == (1, True, digest)
+    with pytest.raises(InputError, match="an answer takes no evaluation"):
+        release_sign_off(by_kind["answer"], PURPOSE, evidence)
+    with pytest.raises(InputError, match="evaluates other files than the file of this release"):
+        release_sign_off(by_kind["anonymized"], PURPOSE, evidence)
 
 
 def test_sign_off_returns_the_page(releases, monkeypatch: pytest.MonkeyPatch) -> None:

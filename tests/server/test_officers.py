@@ -158,6 +158,9 @@ def test_a_sign_off_page_of_a_released_file_is_checked_against_its_entry(bench):
     assert "Ledger verified" in text
     assert f"people-{job}.parquet" in text
     assert "The stated guarantee and description equal those of entry 3" in text
+    assert "Rows and stated errors are those that entry 3 of the ledger draws" in text
+    public = sign_off(bench, release=job, public="true").text
+    assert "people-" not in public
     edited = released(service, {"synthesize": form.model_dump()}, b"PAR1 and nothing else", statement)
     refused = sign_off(bench, release=edited)
     assert (refused.status_code, "Nothing was spent" in refused.text) == (422, True)

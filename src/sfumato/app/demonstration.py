@@ -121,7 +121,7 @@ def _demo_release(loss: Epsilon, release: Synthetic, truth: PublishedCounts) -> 
     counts = _sampled(release)
     return DemoRelease(
         epsilon=plain(loss.value),
-        right_guesses=(1 + loss.advantage_bound()) / 2,
+        right_guesses=loss.right_guesses(),
         numbers=len(truth),
         worst=int(np.abs(counts - truth).max()),
         marginals=_marginals(release.model.domain, counts),

@@ -89,10 +89,9 @@ def _brief(value: object) -> str:
 def _parse_text(text: str) -> Fraction | None:
     if "/" in text:
         return Fraction(text.strip()) if len(text) <= _DIGITS else None
-    if not _PLAIN.fullmatch(text.strip()):
+    if not _PLAIN.fullmatch(text.strip()) or not _short(decimal := Decimal(text)):
         return None
-    decimal = Decimal(text)
-    return Fraction(decimal) if _short(decimal) else None
+    return Fraction(decimal)
 
 
 def _short(number: Decimal) -> bool:
@@ -260,6 +259,10 @@ class Loss(ABC):
     @abstractmethod
     def advantage_bound(self) -> float:
         """The largest difference that any attack on one person can have between members and others."""
+
+    def right_guesses(self) -> float:
+        """Return the largest chance to guess a person's presence, which has even odds before: (1 + advantage) / 2."""
+        return (1 + self.advantage_bound()) / 2
 
 
 @dataclass(frozen=True, order=True)
@@ -452,8 +455,7 @@ class EpsilonDelta(Loss):
 
     def admits(self, spent: Charge, charge: Charge) -> bool:
         """Return whether the rhos and the deltas each stay within their part of this limit."""
-        within = spent.rho + charge.rho <= self.as_rho().value
-        return within and spent.delta + charge.delta <= self.spendable_delta
+        return spent.rho + charge.rho <= self.as_rho().value and spent.delta + charge.delta <= self.spendable_delta
 
     def guarantee(self, spent: Charge) -> str:
         """Return the epsilon of the spent rho at this delta, or the sum of pure epsilons if that is less."""

@@ -157,9 +157,8 @@ def finish_release(
     as all of them cost together.
     """
     guarantee = stored.guarantee
-    if isinstance(model, Graphical) and model.reused:
-        entries = ", ".join(map(str, model.reused))
-        guarantee += f", beyond what journal entries {entries} released, of which it was made as well"
+    if isinstance(model, Graphical):
+        guarantee += reuse_clause(model.reused)
     return Synthetic(
         guarantee=guarantee,
         cost=stored.cost,
@@ -169,6 +168,13 @@ def finish_release(
         model=model,
         seed=int(stored.digest[:16], 16),
     )
+
+
+def reuse_clause(entries: Sequence[int]) -> str:
+    """Return the end of the guarantee of a release that also used earlier journal entries; empty without entries."""
+    if not entries:
+        return ""
+    return f", beyond what journal entries {', '.join(map(str, entries))} released, of which it was made as well"
 
 
 _LISTED = 4

@@ -232,7 +232,7 @@ class Reported:
         """
         return self._drawn_page("_columns", self, column)
 
-    def sign_off(
+    def sign_off(  # noqa: PLR0913  (keywords, each of which is one line of a call)
         self,
         ledger: object = None,
         *,
@@ -240,11 +240,12 @@ class Reported:
         purpose: str = "",
         by: str = "",
         dataset: str = "default",
+        evaluation: object = None,
+        domain: object = None,
     ) -> HtmlPage:
         """Return the page on which a privacy officer decides; outside a notebook, also open it in a browser.
 
-        Write the release to a file and run ``sfumato sign-off`` if the page has to name the hash of the file, or to
-        show the verdicts of an evaluation.
+        Write linked tables to a folder and run ``sfumato sign-off`` to show the verdicts of their evaluation.
 
         Args:
             ledger: the path or URL of the ledger, or the open ledger, against which the page is checked.
@@ -252,13 +253,16 @@ class Reported:
             purpose: the purpose for which they may use it.
             by: the person who asks for the signature.
             dataset: the dataset of the ledger, if the ledger is given by its path or URL.
+            evaluation: the path of the output of ``sfumato evaluate --json`` about a file of ``rows``.
+            domain: the description of the table, or its path, for synthetic rows with part of its columns.  Default:
+                the file next to the ledger.
 
         Raises:
-            InputError: the ledger holds another release.
+            InputError: the ledger holds another release, or the evaluation judges other rows.
             MissingExtraError: the extra ``plots`` is not installed.
         """
         files, words = (import_module(f"sfumato.report.sign_off.sign_off_{name}") for name in ("files", "page"))
-        evidence = files.Evidence(ledger=ledger, dataset=dataset)
+        evidence = files.Evidence(ledger=ledger, dataset=dataset, evaluation=evaluation, domain=domain)
         page: HtmlPage = files.draw_release_sign_off(self, words.Purpose(to, purpose, by), evidence)
         return page.opened()
 

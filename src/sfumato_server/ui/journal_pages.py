@@ -163,7 +163,8 @@ def _file_sign_off(loaded: ServedDataset, job_id: str, service: Service, purpose
     file = jobs.rows(job.id) if job is not None and job.dataset == loaded.dataset.name else None
     if job is None or file is None:
         raise RefusalError("unknown-release", "There is no such release", 404, "choose one of the list of the journal")
-    evidence = Evidence(ledger=loaded.ledger)
+    domain = loaded.domain if loaded.schema is None and "synthesize" in job.request else None
+    evidence = Evidence(ledger=loaded.ledger, domain=domain)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / f"{loaded.dataset.called}-{job.id}"
         if zipfile.is_zipfile(io.BytesIO(file)):

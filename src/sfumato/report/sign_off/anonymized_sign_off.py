@@ -200,6 +200,7 @@ def anonymized_sign_off(
     judged = points_to_judge(tiles, (*scores, *attacks), purpose=purpose, evaluated=verdicts is not None)
     return SignOff(
         title=table.name,
+        kind="Anonymized table",
         subtitle=f"{rows}, {pluralize(len(table.columns), 'column')}, anonymized",
         requested_by=purpose.requested_by,
         tiles=tiles,
@@ -214,7 +215,6 @@ def anonymized_sign_off(
         checks=ordered_checks(*_checks(stated, after, record), *judged),
         digest=table.digest,
         head="" if record is None else record.head,
-        version="",
         internal=verdicts is not None or before is not None,
         takes_evaluation=True,
     )

@@ -170,6 +170,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
     more = f"; the first {_MOST} of {answers:,}" if answers > _MOST else ""
     return SignOff(
         title=f"Answers of {name}",
+        kind="Answers to queries",
         subtitle=f"{pluralize(answers, 'answer')} of a ledger",
         requested_by=purpose.requested_by,
         tiles=(
@@ -188,7 +189,6 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         ),
         digest="",
         head=record.head,
-        version="",
         internal=False,
         overleaf=(Overleaf(f"Questions{more}", ("Entry", "Day", "Question", "Loss"), listed[:_MOST]),),
     )
@@ -202,7 +202,7 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
         purpose: the recipients and the purpose.
         record: its entry in the ledger; None: no ledger was given.
     """
-    right = (1 + answer.loss.advantage_bound()) / 2
+    right = answer.loss.right_guesses()
     sure = f"{100 * answer.confidence:g} %"
     (privacy, checks), risk = _checked(answer, record), attack_tile((), "answer")
     many = len(answer.lines)
@@ -211,6 +211,7 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
     intervals = f"The file states an interval with each number, {sure} each. The widest is {widest}."
     return SignOff(
         title=answer.name,
+        kind="Answer to a query",
         subtitle=pluralize(many, "number"),
         requested_by=purpose.requested_by,
         tiles=(privacy, Tile("Accuracy", "Stated", intervals, Tone.NONE), risk),
@@ -224,7 +225,6 @@ def answer_sign_off(answer: SignedAnswer, *, purpose: Purpose, record: LedgerRec
         checks=ordered_checks(*checks, *points_to_judge((risk,), purpose=purpose, right=right)),
         digest=answer.digest,
         head="" if record is None else record.head,
-        version=str(answer.provenance.get("sfumato", "")),
         internal=False,
         overleaf=(
             Overleaf(

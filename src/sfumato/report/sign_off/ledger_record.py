@@ -168,11 +168,11 @@ def _acceptance(entry: Entry) -> tuple[Check, ...]:
     if entry.accepted in (None, "nobody"):
         return (Check("The journal names nobody who accepted the description of the table", to_judge=True),)
     by = f"Description accepted by {entry.accepted}"
-    checks: tuple[Check, ...] = (Check(by, anonymous_text="The description of the table was accepted"),)
+    checks: tuple[Check, ...] = (Check(by, public_text="The description of the table was accepted"),)
     match entry.event.details:
         case {"accepted": {"by": str(person), "confirmed": [*kinds]}} if kinds:
             confirmed = f"confirmed {', '.join(map(str, kinds))}; nobody else checked that they are public"
-            checks += (Check(f"{person} {confirmed}", to_judge=True, anonymous_text=f"The same person {confirmed}"),)
+            checks += (Check(f"{person} {confirmed}", to_judge=True, public_text=f"The same person {confirmed}"),)
         case {"accepted": {"edited": bool()}}:
             checks += (Check("The description had no finding that needs to be confirmed"),)
     match entry.event.details:

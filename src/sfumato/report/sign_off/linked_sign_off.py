@@ -161,7 +161,7 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         units = int(book["units"])
     except _UNREADABLE:
         raise InputError("the codebook of the tables is damaged, or of a later version") from None
-    right = None if loss is None else (1 + loss.advantage_bound()) / 2
+    right = None if loss is None else loss.right_guesses()
     unit = signed.guarantee.unit
     privacy = privacy_tile(signed.guarantee, record, _UNCOMPARED, right)
     tiles = (privacy, accuracy_tile(accuracy), attack_tile((), "release"))
@@ -169,6 +169,7 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
     words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables", unconfirmed=source)
     return SignOff(
         title=signed.name,
+        kind="Linked synthetic tables",
         subtitle=f"{pluralize(len(tables), 'linked table')}, {pluralize(units, 'synthetic unit')}",
         requested_by=purpose.requested_by,
         tiles=tiles,
@@ -188,7 +189,6 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
         ),
         digest=signed.digest,
         head="" if record is None else record.head,
-        version=str(book["version"]),
         internal=False,
     )
 

@@ -69,14 +69,15 @@ class Tile:
 class Check:
     """A fact that was checked, or one that needs the officer's judgment.
 
-    ``anonymous_text`` replaces the text in the public edition, because the text names a person.
+    ``public_text`` replaces the text in the public edition.  None: the same text.  Empty: the check is left out.
     """
 
     text: str
     to_judge: bool = False
-    anonymous_text: str = ""
+    public_text: str | None = None
 
 
+_PRIVATE_TERMS = ("Recipients", "Purpose")
 _UNCHECKED_EVALUATION = Check(
     "The verdicts of the evaluation are those of its file; they were not computed again",
     to_judge=True,
@@ -102,14 +103,14 @@ class Purpose:
 
     def terms(self) -> tuple[tuple[str, str], ...]:
         """Return the recipients and the purpose as terms of the page."""
-        stated = (("Recipients", self.recipients), ("Purpose", self.purpose))
+        stated = zip(_PRIVATE_TERMS, (self.recipients, self.purpose), strict=True)
         return tuple((term, text or "Not stated") for term, text in stated)
 
     def checks(self) -> tuple[Check, ...]:
         """Return a point to judge if the recipients or the purpose are not stated."""
         missing = [term for term, text in self.terms() if text == "Not stated"]
         text = f"{' and '.join(missing).capitalize()}: not stated. Ask who receives the release, and for what"
-        return (Check(text, to_judge=True),) if missing else ()
+        return (Check(text, to_judge=True, public_text=""),) if missing else ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ class SignOff:
 
     Attributes:
         title: name of the release.
+        kind: kind of the release, which is its title in the public edition.
         subtitle: size of the release.
         requested_by: the person who asks for the signature, or empty.
         tiles: privacy, accuracy and measured risk.
@@ -152,7 +154,6 @@ class SignOff:
         checks: the points to judge, then checked facts.
         digest: SHA-256 of the file, or empty.
         head: last hash of the ledger, or empty.
-        version: the version of Sfumato that made the release.
         internal: whether the page has figures that were computed from the protected table.
         public: whether this is the edition that may be published.
         overleaf: long tables after the page.
@@ -160,6 +161,7 @@ class SignOff:
     """
 
     title: str
+    kind: str
     subtitle: str
     tiles: tuple[Tile, ...]
     content: tuple[tuple[str, str], ...]
@@ -173,7 +175,6 @@ class SignOff:
     checks: tuple[Check, ...]
     digest: str
     head: str
-    version: str
     internal: bool
     requested_by: str = ""
     public: bool = False
@@ -187,7 +188,7 @@ class SignOff:
         return sum(check.to_judge for check in self.checks)
 
     def published(self) -> SignOff:
-        """Return the public edition: no person, no decision, and only what the release and its ledger state.
+        """Return the public edition: only what the release and its ledger state, and no name, purpose or decision.
 
         Raises:
             InputError: the page has figures that were computed from the protected table.
@@ -197,10 +198,10 @@ class SignOff:
                 "an evaluation, or the risk of the protected table, is computed from its rows and cannot be published; "
                 "leave out --evaluation and --table, or --public"
             )
-        checks = tuple(
-            Check(each.anonymous_text, each.to_judge) if each.anonymous_text else each for each in self.checks
-        )
-        return replace(self, public=True, requested_by="", checks=checks)
+        texts = ((each.text if each.public_text is None else each.public_text, each.to_judge) for each in self.checks)
+        checks = tuple(Check(text, to_judge) for text, to_judge in texts if text)
+        content = tuple((term, text) for term, text in self.content if term not in _PRIVATE_TERMS)
+        return replace(self, public=True, requested_by="", checks=checks, content=content)
 
     def to_json(self) -> dict[str, Any]:
         """Return the conclusions as JSON values."""
@@ -305,21 +306,22 @@ def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
     return Tile("Risk measured", verdict.value, f"{pluralize(len(attacks), 'attack')} {sentence}.", _TONES[verdict])
 
 
-def verdicts_of_file(path: Path, name: str, digest: str) -> list[Judgement]:
-    """Return the verdicts of an evaluation on the file with this hash.
+def verdicts_of_file(path: Path, name: str, digests: Sequence[str]) -> tuple[str, list[Judgement]]:
+    """Return the first of these hashes of files that an evaluation has judged, with its verdicts.
 
     Raises:
-        InputError: the file is no evaluation, or evaluates another file.
+        InputError: the file is no evaluation, or evaluates other files.
     """
     try:
         document: Any = read_json(path.read_bytes())
         files, lines = document["files"], document["verdicts"]
+        digest = next((each for each in digests if each in files.values()), None)
         judgements = [Judgement.from_json(each) for each in lines if files.get(each["release"]) == digest]
     except (OSError, KeyError, TypeError, ValueError, AttributeError, InputError):
         raise InputError(f"{path} is not what 'sfumato evaluate --json' prints", culprit=path) from None
-    if not judgements:
+    if digest is None:
         raise InputError(f"{path} evaluates other files than {name}; evaluate this one", culprit=path)
-    return judgements
+    return digest, judgements
 
 
 def render_sign_off(page: SignOff) -> str:

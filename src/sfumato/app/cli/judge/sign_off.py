@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,37 +17,69 @@ if TYPE_CHECKING:
     from sfumato.report.sign_off.sign_off_page import SignOff
 
 
-@help_page(
-    HelpPage(usage="--html FILE", sections={"Main options": "html ledger evaluation table to purpose by public"})
-)
-def sign_off(
+@dataclass(frozen=True, kw_only=True)
+class SignOffOptions:
+    """The options of ``sfumato sign-off``."""
+
     file: Annotated[
         Path,
         typer.Argument(
             help="A synthetic or anonymized file, a folder of linked tables, an answer (.json), or a ledger."
         ),
-    ],
-    html: Annotated[Path, typer.Option("--html", "--out", help="Where to write the page.")],
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="Ledger of the release: a SQLite file or a URL.")
-    ] = None,
-    dataset: DatasetOption = "default",
+    ]
+    html: Annotated[Path, typer.Option("--html", "--out", help="Where to write the page.")]
+    ledger: Annotated[str | None, typer.Option("--ledger", help="Ledger of the release: a SQLite file or a URL.")] = (
+        None
+    )
+    dataset: DatasetOption = "default"
+    domain: Annotated[
+        Path | None,
+        typer.Option(
+            "--domain",
+            help="Accepted description of the table, for a file with part of its columns. Default: the file next to "
+            "the ledger.",
+        ),
+    ] = None
     evaluation: Annotated[
         Path | None, typer.Option("--evaluation", help="The output of 'sfumato evaluate --json' about this file.")
-    ] = None,
+    ] = None
     table: Annotated[
         str | None, typer.Option("--table", help="Protected table of an anonymized file, for the risk before.")
-    ] = None,
-    to: Annotated[str, typer.Option("--to", help="Who receives the file.")] = "",
-    purpose: Annotated[str, typer.Option("--purpose", help="The purpose for which they may use it.")] = "",
-    by: Annotated[str, typer.Option("--by", help="Who asks for the signature.")] = "",
-    *,
+    ] = None
+    to: Annotated[str, typer.Option("--to", help="Who receives the file.")] = ""
+    purpose: Annotated[str, typer.Option("--purpose", help="The purpose for which they may use it.")] = ""
+    by: Annotated[str, typer.Option("--by", help="Who asks for the signature.")] = ""
     public: Annotated[
-        bool, typer.Option("--public", help="Write the edition that may be published: no names, no decision.")
-    ] = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+        bool,
+        typer.Option("--public", help="Write the edition that may be published: no names, no purpose, no decision."),
+    ] = False
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def page(self) -> SignOff:
+        """Return the page of the file.
+
+        Raises:
+            InputError: the file is no release, or contradicts the other files.
+        """
+        from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off
+        from sfumato.report.sign_off.sign_off_page import Purpose
+
+        evidence = Evidence(
+            ledger=self.ledger,
+            dataset=self.dataset,
+            evaluation=self.evaluation,
+            table=self.table,
+            domain=self.domain,
+        )
+        page = file_sign_off(self.file, Purpose(self.to, self.purpose, self.by), evidence)
+        return page.published() if self.public else page
+
+
+@help_page(
+    HelpPage(usage="--html FILE", sections={"Main options": "html ledger domain evaluation table to purpose by public"})
+)
+def sign_off(given: SignOffOptions) -> None:
     """Write the sign-off page of a release: one A4 page for a privacy officer.
 
     Example: sfumato sign-off synthetic.parquet --ledger people.ledger --html sign-off.html
@@ -55,18 +88,16 @@ def sign_off(
     'sfumato query --json'. For a ledger, the page is about all its answers. With --ledger the page is checked against
     the journal. With --evaluation or --table the page holds figures that were computed from the protected table.
     """
-    from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off
-    from sfumato.report.sign_off.sign_off_page import Purpose, render_sign_off
+    from sfumato.report.sign_off.sign_off_page import render_sign_off
     from sfumato.vault.release import save_text
 
     require("plots", "the sign-off page")
-    refuse_clashes([html], inputs=[file, ledger, evaluation, table], overwrite=overwrite)
-    evidence = Evidence(ledger=ledger, dataset=dataset, evaluation=evaluation, table=table)
-    described = file_sign_off(file, Purpose(to, purpose, by), evidence)
-    described = described.published() if public else described
-    save_text(html, render_sign_off(described), overwrite=overwrite)
-    print_message(f"Wrote the page {html}.")
-    result({"page": str(html)} | described.to_json(), _conclusions(described), as_json=as_json)
+    inputs = [given.file, given.ledger, given.domain, given.evaluation, given.table]
+    refuse_clashes([given.html], inputs=inputs, overwrite=given.overwrite)
+    page = given.page()
+    save_text(given.html, render_sign_off(page), overwrite=given.overwrite)
+    print_message(f"Wrote the page {given.html}.")
+    result({"page": str(given.html)} | page.to_json(), _conclusions(page), as_json=given.as_json)
 
 
 def _conclusions(page: SignOff) -> str:
