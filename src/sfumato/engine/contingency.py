@@ -114,23 +114,27 @@ def plan_covers(cliques: Iterable[_Clique], shape: Sequence[int], *, cover_cells
 def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) -> tuple[_Clique, ...]:
     """Grow the largest uncovered clique by the attribute that covers most others, until nothing fits."""
     order = sorted(cliques, key=lambda clique: (-math.prod(shape[axis] for axis in clique), sorted(clique)))
-    member = np.zeros((len(order), len(shape)), dtype=np.int16)  # (cliques, attributes)
-    for row, clique in enumerate(order):
-        member[row, list(clique)] = 1
+    arity = max(map(len, order), default=0)
+    filler = len(shape)  # fills short cliques, and counts as covered
+    waiting = np.array([[*clique, *[filler] * (arity - len(clique))] for clique in order], dtype=np.intp)
     sizes = np.asarray(shape, dtype=np.float64)
     covers = []
-    while len(member):
-        inside = member[0].astype(bool)
+    while len(waiting):
+        inside = np.zeros(len(shape) + 1, dtype=bool)
+        inside[waiting[0]] = inside[filler] = True
+        near = waiting[:_WINDOW]
         while True:
-            near = member[:_WINDOW]
-            outside = near[near[:, ~inside].sum(axis=1) == 1]  # cliques that one more attribute completes
-            gain = np.where(inside, 0, outside.sum(axis=0))
-            gain[sizes * sizes[inside].prod() > limit] = 0
+            outside = ~inside[near]
+            completed = near[outside.sum(axis=1) == 1]  # cliques that one more attribute completes
+            gain = np.bincount(completed.ravel(), minlength=len(inside))
+            gain[inside] = 0
+            gain = gain[:filler]
+            gain[sizes * sizes[inside[:filler]].prod() > limit] = 0
             if not gain.any():
                 break
             inside[np.lexsort((sizes, -gain))[0]] = True
-        covers.append(tuple(int(axis) for axis in np.flatnonzero(inside)))
-        member = member[member[:, ~inside].any(axis=1)]
+        covers.append(tuple(int(axis) for axis in np.flatnonzero(inside[:filler])))
+        waiting = waiting[~inside[waiting].all(axis=1)]
     return tuple(sorted(covers))
 
 

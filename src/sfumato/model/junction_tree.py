@@ -59,18 +59,21 @@ def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> Juncti
     order: list[Clique] = []
     parents: list[int] = []
     separators: list[Clique] = []
-    waiting = list(maximal)
+    members = [set(clique) for clique in maximal]
+    nearest = [(0, -1)] * len(maximal)  # attributes shared with the nearest clique of the tree, and its place
+    waiting = list(range(len(maximal)))
     # Prim's algorithm on separator sizes: a maximum spanning tree of a chordal graph's cliques is a junction tree
     while waiting:
-        shared, _, index, parent = max(
-            (len(set(clique) & set(other)), -index, index, at)
-            for index, clique in enumerate(waiting)
-            for at, other in [*enumerate(order), (-1, ())]
-        )
-        clique = waiting.pop(index)
+        index = max(waiting, key=lambda index: (nearest[index][0], -index))
+        waiting.remove(index)
+        shared, parent = nearest[index]
+        clique = maximal[index]
         parents.append(parent if shared else -1)
         separators.append(tuple(name for name in clique if shared and name in order[parent]))
+        place = len(order)
         order.append(clique)
+        for other in waiting:
+            nearest[other] = max(nearest[other], (len(members[index] & members[other]), place))
     return JunctionTree(tuple(order), tuple(parents), tuple(separators))
 
 
