@@ -108,17 +108,17 @@ def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, 
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
             continue
-        clique, separator = tree.cliques[child], tree.separators[child]
-        sums = Factor(clique, tables[child]).project(separator).values
-        if not float(sums.max()) > _SURE:
+        own, above = tree.links[child]
+        sums = tables[child].sum(axis=own.summed)
+        most = float(sums.max())
+        if not most > _SURE:
             return None
-        possible = sums >= _LEAST
-        tables[child] *= Factor(separator, _inverse(sums)).expand(clique)
-        tables[parent] *= Factor(separator, np.where(possible, sums / sums.max(), 0.0)).expand(tree.cliques[parent])
+        tables[child] *= _inverse(sums)[own.expanded]
+        tables[parent] *= np.where(sums >= _LEAST, sums / most, 0.0)[above.expanded]
     for index, parent in enumerate(tree.parents):
         if parent >= 0:
-            carried = Factor(tree.cliques[parent], tables[parent]).project(tree.separators[index])
-            tables[index] *= carried.expand(tree.cliques[index])
+            own, above = tree.links[index]
+            tables[index] *= tables[parent].sum(axis=above.summed)[own.expanded]
         elif (mass := float(tables[index].sum())) > _SURE:
             tables[index] /= mass
         else:
