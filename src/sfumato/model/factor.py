@@ -8,6 +8,7 @@ one attribute at a time and share the intermediate tables.  So a table of a mill
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from sfumato.errors import SizeError
 
 FloatArray = NDArray[np.float64]
+
+_SMALL = 1 << 12  # cells of a table to which factors are added one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,8 @@ class Factor:
 
     def expand(self, attributes: Sequence[str]) -> FloatArray:
         """Return a view that broadcasts against a table over ``attributes``, a superset of its own."""
+        if tuple(attributes) == self.attributes:
+            return self.values
         own = [name for name in attributes if name in self.attributes]
         moved = self.values.transpose([self.attributes.index(name) for name in own])
         return moved[tuple(slice(None) if name in self.attributes else None for name in attributes)]
@@ -103,7 +108,12 @@ def project_all(factor: Factor, targets: Sequence[Sequence[str]]) -> list[FloatA
 
 def sum_all(factors: Iterable[Factor], sizes: Mapping[str, int]) -> FloatArray:
     """Sum factors over subsets of the attributes of ``sizes``; the result has an axis for each of these."""
-    names = tuple(sizes)
+    names, shape = tuple(sizes), tuple(sizes.values())
+    if math.prod(shape) <= _SMALL:
+        table = np.zeros(shape)
+        for factor in factors:
+            table += factor.expand(names)
+        return table
     pending: dict[frozenset[str], FloatArray] = {}
     for factor in factors:
         _add(pending, tuple(name for name in names if name in factor.attributes), factor)
@@ -112,7 +122,7 @@ def sum_all(factors: Iterable[Factor], sizes: Mapping[str, int]) -> FloatArray:
             held = tuple(name for name in names if name in key)
             grown = key | {_dropped(sizes, key)[-1]}
             _add(pending, tuple(name for name in names if name in grown), Factor(held, pending.pop(key)), sizes)
-    return pending.get(frozenset(names), np.zeros(tuple(sizes.values())))
+    return pending.get(frozenset(names), np.zeros(shape))
 
 
 def _add(

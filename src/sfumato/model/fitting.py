@@ -178,8 +178,8 @@ class _Problem:
         self._held: list[list[int]] = [[] for _ in model.tree.cliques]
         for index, observation in enumerate(observations):
             self._held[_holder(model, observation)].append(index)
-        keys = [frozenset(factor.attributes) for factor in model.factors]
-        self._places = [keys.index(frozenset(observation.attributes)) for observation in observations]
+        places = {frozenset(factor.attributes): place for place, factor in reversed(list(enumerate(model.factors)))}
+        self._places = [places[frozenset(observation.attributes)] for observation in observations]
         self.curvature = model.total * max((_steepest(o) for o in observations), default=0.0)
 
     def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[FloatArray]) -> _State:

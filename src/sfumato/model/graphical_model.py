@@ -211,16 +211,23 @@ def _across(tree: JunctionTree, beliefs: Sequence[FloatArray], attributes: Cliqu
 
 def _needed(tree: JunctionTree, targets: set[str]) -> list[bool]:
     """Mark the cliques of the smallest subtrees that contain all targets, one subtree for each component."""
-    below: list[set[str]] = [set(clique) & targets for clique in tree.cliques]
+    # Sets of targets are bits of an integer.
+    below, shared = [0] * len(tree.cliques), [0] * len(tree.cliques)
+    for place, name in enumerate(targets):
+        having = tree.having.get(name, frozenset())
+        for index in having:
+            below[index] |= 1 << place
+            if tree.parents[index] in having:
+                shared[index] |= 1 << place
     for index in reversed(range(len(below))):
         if tree.parents[index] >= 0:
             below[tree.parents[index]] |= below[index]
-    component: list[set[str]] = []
+    component: list[int] = []
     for index, parent in enumerate(tree.parents):
         component.append(below[index] if parent < 0 else component[parent])
     # A clique matters if it has a target that its separator to the parent lacks, unless one child has all targets of
     # the component.
-    brings = [bool(names - set(separator)) for names, separator in zip(below, tree.separators, strict=True)]
+    brings = [bool(names & ~known) for names, known in zip(below, shared, strict=True)]
     needed = list(brings)
     for index, parent in enumerate(tree.parents):
         if parent >= 0 and brings[index] and below[index] == component[index]:

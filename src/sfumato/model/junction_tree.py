@@ -41,7 +41,7 @@ class JunctionTree:
 
     def holder(self, attributes: Iterable[str]) -> int | None:
         """Return the clique with the fewest attributes that contains all of ``attributes``, or None."""
-        having = [self._having.get(name, frozenset()) for name in attributes]
+        having = [self.having.get(name, frozenset()) for name in attributes]
         holding = frozenset.intersection(*having) if having else range(len(self.cliques))
         return min(holding, key=lambda index: (len(self.cliques[index]), index), default=None)
 
@@ -54,8 +54,8 @@ class JunctionTree:
         )
 
     @cached_property  # uncached, a release of 200 columns takes a tenth longer
-    def _having(self) -> Mapping[str, frozenset[int]]:
-        """The cliques that contain each attribute."""
+    def having(self) -> Mapping[str, frozenset[int]]:
+        """Return the cliques that contain each attribute."""
         having: dict[str, set[int]] = {}
         for index, clique in enumerate(self.cliques):
             for name in clique:
