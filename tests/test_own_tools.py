@@ -23,7 +23,7 @@ from sfumato.app.cli.output import working
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.open import open_table
 from sfumato.notebook_html import html_table
-from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregates.contract import NoisyValue
 from sfumato.vault.vault import Vault
 
 pytest.importorskip("pandas")
@@ -162,7 +162,7 @@ def test_a_noisy_value_is_a_number() -> None:
     assert np.asarray([value], dtype=np.float32).dtype == np.float32
     assert (int(value), value + 1, 2 * value, -value, abs(value)) == (1, 2.75, 3.5, -1.75, 1.75)
     assert (value > 1, value < 1) == (True, False)
-    assert (f"{value:.1f}", f"{value}") == ("1.8", "1.75 (1 to 2.5)")
+    assert (f"{value:.1f}", f"{value}") == ("1.8", "1.75 (1.00 to 2.50)")
     assert value == NoisyValue(1.75, 0.5, 1.0, 2.5) != NoisyValue(1.75, 0.5, 1.0, 2.6)
 
 
@@ -243,7 +243,7 @@ def test_the_progress_of_a_command_in_a_notebook_is_one_line(capsys, monkeypatch
 
 
 def test_large_counts_are_shown_to_the_last_row() -> None:
-    assert str(NoisyValue(1_013_184.2, 2.0, 1_013_180.0, 1_013_189.0)) == "1013184 (1013180 to 1013189)"
+    assert str(NoisyValue(1_013_184.0, 2.0, 1_013_180.0, 1_013_189.0)) == "1013184 (1013180 to 1013189)"
 
 
 def test_a_summary_claims_no_column_and_no_pair_that_was_not_measured(vault: Vault) -> None:
@@ -254,3 +254,9 @@ def test_a_summary_claims_no_column_and_no_pair_that_was_not_measured(vault: Vau
     assert some.accuracy.endswith("; at least 1 of 6 pairs of columns measured")
     none = replace(book, columns=(unknown,), pairs=(replace(book.pairs[0], measured=False),))
     assert none.accuracy == "0 of 1 pair of columns measured, the others estimated"
+
+
+def test_an_estimate_has_the_digits_that_its_interval_supports() -> None:
+    assert str(NoisyValue(38.58401, 0.012, 38.559193, 38.60882)) == "38.584 (38.559 to 38.609)"
+    assert str(NoisyValue(316722.6, 454, 315832.2, 317612.9)) == "316720 (315830 to 317620)"
+    assert str(NoisyValue(37, 0, 37, 37)) == "37 (37 to 37)"

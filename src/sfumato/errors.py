@@ -35,6 +35,8 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+_ROUNDED = 1e-6  # of a step: the error of a double, which moves no end of an interval
+
 
 class SfumatoError(Exception):
     """The root of the tree.  ``exit_code`` is the exit status of the command line for it."""
@@ -195,3 +197,25 @@ def digits(number: float, comma: str = "") -> str:
     """
     large = 1e6 <= abs(number) < 1e15  # noqa: PLR2004  (beyond, a float has no digits left after the point)
     return f"{number:{comma}.0f}" if large else f"{number:{comma}.6g}"
+
+
+def interval_digits(estimate: float, low: float, high: float, comma: str = "") -> tuple[str, str, str]:
+    """Return an estimate and the ends of its interval to two digits of half the interval.  The ends round outward.
+
+    >>> interval_digits(38.584, 38.5592, 38.6088)
+    ('38.584', '38.559', '38.609')
+    >>> interval_digits(41.3051, 17, 90), interval_digits(32561.4, 32281, 32841, ",")
+    (('41', '17', '90'), ('32,560', '32,280', '32,850'))
+    >>> interval_digits(37, 37, 37)
+    ('37', '37', '37')
+    """
+    half = (high - low) / 2
+    if not (0 < half < 1e15) or abs(estimate) >= 1e15:  # noqa: PLR2004  (no digits of the error, or none of the number)
+        return digits(estimate, comma), digits(low, comma), digits(high, comma)
+    places = 1 - math.floor(math.log10(half))  # after the point
+    step = 10.0**places
+    ends = math.floor(low * step + _ROUNDED) / step, math.ceil(high * step - _ROUNDED) / step
+    numbers = (round(estimate, places), *ends)
+    decimals = 0 if all(each == round(each) for each in numbers) else places
+    first, second, third = (f"{each:{comma}.{decimals}f}" for each in numbers)
+    return first, second, third

@@ -20,7 +20,8 @@ from sfumato.query.aggregates import (
     Total,
     Variance,
 )
-from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
+from sfumato.query.aggregates.contract import NoisyValue
+from sfumato.query.answer import Answer, non_negative_integers
 from sfumato.query.ask import ask, sql, view
 from sfumato.query.plan import accuracy, cost, low_signal_warnings
 from sfumato.query.quantile_selection import choose_quantile

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -17,15 +18,15 @@ from textwrap import indent as indented
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.domain.attribute import EXTRA
-from sfumato.errors import QueryError, digits
+from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, to_counts
 from sfumato.notebook_html import html_note, html_table
 from sfumato.query.aggregates import Estimates
+from sfumato.query.aggregates.contract import NoisyValue
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release, ReleasedRows, Reported, Tabular
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 NUMBERS = ("estimate", "standard_error", "low", "high")
 """The fields of an estimate in JSON."""
 _BLOCK = 1 << 18  # groups in an Arrow table
+_ALMOST_ONE = 1 - 1e-9  # the ends of an interval are rounded
 _HEADLINE_VALUES = 3  # values in the text form of an answer
 _MOST_GROUPS = 200  # in a notebook
 JSON: Final = "application/json"
@@ -48,53 +50,6 @@ _FEW = 1 << 10  # up to here Python writes estimates faster
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
 )
-
-
-@dataclass(frozen=True)
-class NoisyValue(NDArrayOperatorsMixin):
-    """An estimate, its standard error, and an interval that contains the exact answer with the stated confidence.
-
-    It is a number: arithmetic and comparisons with numbers use the estimate and lose the interval.
-
-    The exact answer refers to the table as the domain reads it: bounded, clamped, without dropped rows.  See the notes
-    of the :class:`Answer`.
-    """
-
-    estimate: float
-    standard_error: float
-    low: float
-    high: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The two ends."""
-        return self.low, self.high
-
-    def __float__(self) -> float:
-        return self.estimate
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __int__(self) -> int:
-        return int(self.estimate)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.estimate, spec) if spec else str(self)
-
-    def __round__(self, digits: int | None = None) -> float:
-        return round(self.estimate, digits)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001
-        """Return the estimate as an array without dimensions, for NumPy."""
-        return np.asarray(self.estimate, dtype=dtype)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401
-        numbers = (each.estimate if isinstance(each, NoisyValue) else each for each in inputs)
-        return getattr(ufunc, method)(*numbers, **more)
-
-    def __str__(self) -> str:
-        return f"{digits(self.estimate)} ({digits(self.low)} to {digits(self.high)})"
 
 
 @dataclass(frozen=True)
@@ -131,6 +86,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         truncation: the rows dropped by the bound on rows per unit, if the query requests them.
         called: names of the grouping attributes, if a statement renames them.
         aggregates: estimates of the aggregates behind the columns; empty if they are the columns.
+        widest: for each column, the width of an interval that excludes no value of the domain; empty if unknown.
     """
 
     query: Query
@@ -142,6 +98,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
     integers: frozenset[str] = frozenset()
     called: tuple[str, ...] = ()
     aggregates: tuple[Estimates, ...] = ()
+    widest: tuple[float, ...] = ()
 
     @property
     def measured(self) -> tuple[Estimates, ...]:
@@ -166,6 +123,23 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         columns = ([NoisyValue(*parts) for parts in _parts(each)] for each in self.estimates)
         return tuple(zip(*columns, strict=True))
 
+    @cached_property
+    def informative(self) -> tuple[tuple[bool, ...], ...]:
+        """Whether each interval excludes a value of the domain, one tuple per group with a flag per column."""
+        widest = self.widest or (math.inf,) * len(self.columns)
+        return tuple(
+            tuple(value.high - value.low < most * _ALMOST_ONE for value, most in zip(row, widest, strict=True))
+            for row in self.values
+        )
+
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The estimates with their intervals as text, one tuple per group; too few rows give no estimate."""
+        return tuple(
+            tuple(each.text(informative=tells) for each, tells in zip(values, informative, strict=True))
+            for values, informative in zip(self.values, self.informative, strict=True)
+        )
+
     @property
     def table_phrase(self) -> str:
         """The name of the table behind the exact answer, unless it is the table itself."""
@@ -181,9 +155,9 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         """The first values."""
         first = self.slice_groups(slice(_HEADLINE_VALUES))
         texts = [
-            f"{' '.join(key)}{' ' if key else ''}{name} {value}"
-            for key, values in zip(first.keys, first.values, strict=True)
-            for name, value in zip(self.columns, values, strict=True)
+            f"{' '.join(key)}{' ' if key else ''}{name} {text}"
+            for key, row in zip(first.keys, first.texts, strict=True)
+            for name, text in zip(self.columns, row, strict=True)
         ]
         more = len(self) * len(self.columns) - _HEADLINE_VALUES
         return ", ".join(texts[:_HEADLINE_VALUES]) + (f" and {more:,} more" if more > 0 else "")
@@ -294,7 +268,7 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
     def to_html(self) -> str:
         """Return a table of the estimates, and the statement."""
         first = self.slice_groups(slice(_MOST_GROUPS))
-        rows = [(*key, *map(str, values)) for key, values in zip(first.keys, first.values, strict=True)]
+        rows = [(*key, *row) for key, row in zip(first.keys, first.texts, strict=True)]
         table = html_table((*self.groups, *self.columns), rows, labels=len(self.groups))
         more = [f"{_MOST_GROUPS} of {len(self):,} groups"] if len(self) > _MOST_GROUPS else []
         notes = [*more, *self.notes, *([] if self.truncation is None else [str(self.truncation)])]

@@ -19,7 +19,7 @@ from sfumato.domain.predicate import All, Predicate, holds_at_cells, named
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.query.aggregates import Confidence
-from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregates.contract import NoisyValue
 
 _LEAST_DENOMINATOR = 5.0
 """Standard deviations of its noise that a denominator must reach: below, a ratio is not nearly linear in the noise."""

@@ -29,7 +29,8 @@ from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence, Estimates, ExpectedError
-from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
+from sfumato.query.aggregates.contract import NoisyValue
+from sfumato.query.answer import Answer, CountedTruncation
 from sfumato.query.answer_expression import MeasuredAggregates
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
@@ -125,6 +126,7 @@ class Plan:
             notes=(*query.population_notes(domain, released.view), *self.warnings(loss)),
             truncation=self._truncation(released.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
+            widest=query.largest_intervals(domain),
         )
         return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
 

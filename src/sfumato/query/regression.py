@@ -26,7 +26,7 @@ from sfumato.notebook_html import html_note, html_table
 from sfumato.privacy.loss import Number
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence
-from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregates.contract import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
 from sfumato.vault.interface import (

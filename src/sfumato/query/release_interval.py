@@ -31,7 +31,7 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, integer_counts
 from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregates import Confidence
-from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregates.contract import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 from sfumato.query.question import Query, count, refuse_no_query

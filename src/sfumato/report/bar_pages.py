@@ -107,10 +107,12 @@ def draw_answer_columns(answer: Answer, column: str | None) -> HtmlPage:
 
 def _answer_bars(answer: Answer) -> dict[str, tuple[Bar, ...]]:
     labels = [", ".join(key) or "all rows" for key in answer.keys]
-    columns = zip(*answer.values, strict=True) if len(answer) else ((),) * len(answer.columns)
     return {
-        name: tuple(Bar(label, each.estimate, each.low, each.high) for label, each in zip(labels, values, strict=True))
-        for name, values in zip(answer.columns, columns, strict=True)
+        name: tuple(
+            Bar(label, row[place].estimate, *row[place].interval, informative=informative[place])
+            for label, row, informative in zip(labels, answer.values, answer.informative, strict=True)
+        )
+        for place, name in enumerate(answer.columns)
     }
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from html import escape
 from importlib import resources
 
-from sfumato.errors import budget_percent, digits
+from sfumato.errors import budget_percent, digits, interval_digits
 
 _EXACT = 1e-9  # error of a double, which is not rounded up
 _FONT = 'font-family="Inter, system-ui, sans-serif" font-size="11"'
@@ -62,7 +62,8 @@ def text_mark(x: float, y: float, text: str, *, anchor: str = "start", fill: str
 class Bar:
     """A bar with a label, and with both ends of its interval if it has one.
 
-    A bar with a ``group`` is brown: a release measured the values of the group together.
+    A bar with a ``group`` is brown: a release measured the values of the group together.  A bar that is not
+    ``informative`` has an interval of all possible values, so that no bar is drawn.
     """
 
     label: str
@@ -70,14 +71,15 @@ class Bar:
     low: float | None = None
     high: float | None = None
     group: int | None = None
+    informative: bool = True
 
     @property
     def text(self) -> str:
         """The value, with its interval."""
-        ends = (
-            "" if self.low is None or self.high is None else f" ({digits(self.low, ',')} to {digits(self.high, ',')})"
-        )
-        return f"{digits(self.value, ',')}{ends}"
+        if self.low is None or self.high is None:
+            return digits(self.value, ",")
+        value, low, high = interval_digits(self.value, self.low, self.high, ",")
+        return f"{value if self.informative else 'too few rows'} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def bar_drawing(
     parts = []
     for place, bar in enumerate(bars):
         top, middle = place * step, (place + 0.5) * step
-        start, end = sorted((x(0), x(bar.value)))
+        start, end = sorted((x(0), x(bar.value if bar.informative else 0.0)))
         right = max(end, x(bar.high or 0.0)) + 8 if not widths.intervals else widths.labels + widths.bars + 12
         parts += [
             text_mark(widths.labels - 8, middle + 4, _short(bar.label, widths.letters), anchor="end"),

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import SfumatoError, digits
+from sfumato.errors import SfumatoError, digits, interval_digits
 from sfumato.ledger import Account
 from sfumato.ledger.entry import method_title
 from sfumato.privacy.loss import Epsilon, Loss, Rho
@@ -80,6 +80,7 @@ def _environment() -> Environment:
         loader=DictLoader(sources), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["figure"] = lambda number: digits(number, ",")
+    environment.filters["interval"] = lambda value: interval_digits(value.estimate, value.low, value.high, ",")
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
     environment.filters["method_title"] = method_title
@@ -266,7 +267,6 @@ def _file(file: Traversable) -> StaticFile:
 
 
 _MAX_FILE_ROWS = 50_000  # of an answer that the page embeds as a file
-_ALMOST_ONE = 1 - 1e-9  # the ends of an interval are rounded
 _FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
@@ -341,12 +341,11 @@ class AnswerTable:
 
 def answer_table(answer: Answer, domain: Domain) -> AnswerTable:
     """Return the rows of an answer with a bar and whiskers for each estimate."""
-    informative = informative_estimates(answer, domain)
     by_column = [[row[place] for row in answer.values] for place in range(len(answer.columns))]
     scales = [BarScale.of_values(values) for values in by_column]
     rows = [
         (key, tuple(_bar_cell(*cell) for cell in zip(values, is_informative, scales, strict=True)))
-        for key, values, is_informative in zip(answer.keys, answer.values, informative, strict=True)
+        for key, values, is_informative in zip(answer.keys, answer.values, answer.informative, strict=True)
     ]
     order = ""
     if len(rows) > 1:
@@ -366,12 +365,12 @@ def _bar_cell(value: NoisyValue, informative: bool, scale: BarScale) -> BarCell:
 
 
 def _common_error(values: Sequence[NoisyValue]) -> CommonError | None:
-    """Return the error of all estimates if they have the same standard error; None otherwise."""
+    """Return the error of all estimates if they have the same standard error above zero; None otherwise."""
     errors = [each.standard_error for each in values]
     widths = [abs(end - each.estimate) for each in values for end in each.interval]
     if not errors or not math.isclose(min(errors), max(errors), rel_tol=1e-9) or not all(map(math.isfinite, widths)):
         return None
-    return CommonError(max(widths), errors[0])
+    return CommonError(max(widths), errors[0]) if max(widths) and errors[0] else None
 
 
 def _sorts_by_estimate(answer: Answer, domain: Domain) -> bool:
@@ -380,15 +379,6 @@ def _sorts_by_estimate(answer: Answer, domain: Domain) -> bool:
         return False
     by = answer.query.by
     return not by or by[0] not in domain.names or isinstance(domain[by[0]], Categorical)
-
-
-def informative_estimates(answer: Answer, domain: Domain) -> list[list[bool]]:
-    """Return, by group and aggregate, whether an interval is narrower than the public bounds of its value."""
-    largest = answer.query.largest_intervals(domain)
-    return [
-        [value.high - value.low < most * _ALMOST_ONE for value, most in zip(row, largest, strict=True)]
-        for row in answer.values
-    ]
 
 
 def files(answer: Answer) -> dict[str, str]:

@@ -20,7 +20,7 @@ from sfumato.query import ask
 from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
-from sfumato_server.ui.rendering import BarScale, answer_table, files, informative_estimates, share_of, steps
+from sfumato_server.ui.rendering import BarScale, answer_table, files, share_of, steps
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (
@@ -44,9 +44,23 @@ def vault():
 
 def test_groups_without_rows_tell_their_size_and_sum_and_nothing_else(vault):
     answer = ask(vault, Query((Count(), Total("age"), *OF_ROWS), by=("sex",)), loss=Epsilon(1))
-    told = dict(zip(answer.keys, informative_estimates(answer, DESCRIBED), strict=True))
-    assert told["F",] == told["M",] == [True] * 9
-    assert told["(missing)",] == told["(other)",] == [True, True, *[False] * 7]
+    told = dict(zip(answer.keys, answer.informative, strict=True))
+    assert told["F",] == told["M",] == (True,) * 9
+    assert told["(missing)",] == told["(other)",] == (True, True, *(False,) * 7)
+    texts = dict(zip(answer.keys, answer.texts, strict=True))["(other)",]
+    assert texts[2] == "too few rows to tell (0 to 99)"
+    assert "too few rows" not in texts[0]
+
+
+def test_an_interval_of_a_single_value_is_no_error_of_zero():
+    rows = SimulatedVault(
+        open_table(pa.table({"age": [40] * 2000, "sex": ["F"] * 2000, "income": [0.0] * 2000})).encode(DESCRIBED),
+        seed=3,
+    )
+    answer = ask(rows, Query((Quantile("age", Fraction(1, 2)),)), loss=Epsilon(1))
+    assert answer.value.interval == (40, 40)
+    (column,) = answer_table(answer, DESCRIBED).columns
+    assert column.common_error is None
 
 
 def test_a_bar_has_no_length_where_nothing_is_told_and_every_interval_has_whiskers(vault):

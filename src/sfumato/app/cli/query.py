@@ -412,9 +412,8 @@ def _line(expected: ExpectedError) -> dict[str, Any]:
 
 def _text(answer: Answer, cost: str) -> str:
     lines = [
-        dict(zip(answer.groups, key, strict=True))
-        | {name: str(value) for name, value in zip(answer.columns, values, strict=True)}
-        for key, values in zip(answer.keys, answer.values, strict=True)
+        dict(zip(answer.groups, key, strict=True)) | dict(zip(answer.columns, texts, strict=True))
+        for key, texts in zip(answer.keys, answer.texts, strict=True)
     ]
     return f"{columns(lines)}\n\n{_meaning(answer, cost)}"
 

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from statistics import NormalDist
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
-from sfumato.errors import LossError
+from sfumato.errors import LossError, interval_digits
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Number, exact, plain
 from sfumato.privacy.noise import Noise
@@ -58,6 +59,58 @@ class Estimates:
     def slice_groups(self, groups: slice) -> Estimates:
         """Return the estimates of groups that follow each other."""
         return Estimates(*(each[groups] for each in self.arrays))
+
+
+@dataclass(frozen=True)
+class NoisyValue(NDArrayOperatorsMixin):
+    """An estimate, its standard error, and an interval that contains the exact answer with the stated confidence.
+
+    It is a number: arithmetic and comparisons with numbers use the estimate and lose the interval.
+
+    The exact answer refers to the table as the domain reads it: bounded, clamped, without dropped rows.  See the notes
+    of the :class:`Answer`.
+    """
+
+    estimate: float
+    standard_error: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+    def __float__(self) -> float:
+        return self.estimate
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __int__(self) -> int:
+        return int(self.estimate)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.estimate, spec) if spec else str(self)
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.estimate, digits)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001
+        """Return the estimate as an array without dimensions, for NumPy."""
+        return np.asarray(self.estimate, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401
+        numbers = (each.estimate if isinstance(each, NoisyValue) else each for each in inputs)
+        return getattr(ufunc, method)(*numbers, **more)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, informative: bool = True) -> str:
+        """Return the estimate with its interval; an interval of all possible values has no estimate."""
+        estimate, low, high = interval_digits(self.estimate, self.low, self.high)
+        return f"{estimate if informative else 'too few rows to tell'} ({low} to {high})"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.errors import InputError, pluralize
+from sfumato.errors import InputError, interval_digits, pluralize
 from sfumato.evaluate.stated_claims import parse_stated_loss
 from sfumato.privacy.loss import NOTHING
 from sfumato.report.evaluation_page import journal_rows
@@ -111,8 +111,7 @@ def signed_answer(document: Mapping[str, Any], name: str, digest: str = "") -> S
     ]
     numbers = [(float(value["estimate"]), float(value["low"]), float(value["high"])) for _, _, value in cells]
     lines = tuple(
-        (key, column, *(f"{number:,.6g}" for number in three))
-        for (key, column, _), three in zip(cells, numbers, strict=True)
+        (key, column, *interval_digits(*three, ",")) for (key, column, _), three in zip(cells, numbers, strict=True)
     )
     widest, confidence = max((high - low) / 2 for _, low, high in numbers), float(document["confidence"])
     if not (0 < confidence < 1 and all(math.isfinite(number) for three in numbers for number in three)):
