@@ -416,7 +416,7 @@ def refuse_occupied_path(path: str | Path, *, overwrite: bool) -> None:
         )
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file next to ``path``, then move it there in one step.
 
     Raises:
@@ -443,7 +443,7 @@ def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
         InputError: see :func:`refuse_occupied_path`.
     """
     refuse_occupied_path(path, overwrite=overwrite)
-    write_atomically(path, lambda partial: _text(partial, text))
+    write_atomically(path, lambda partial: partial.write_bytes(text.encode()))
 
 
 def rewrite_text(path: str | Path, text: str) -> None:
@@ -457,13 +457,9 @@ def rewrite_text(path: str | Path, text: str) -> None:
 
     def fill(partial: Path) -> None:
         partial.chmod(mode)
-        _text(partial, text)
+        partial.write_bytes(text.encode())
 
     write_atomically(target, fill)
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _suffixed(path: str | Path, suffix: str) -> Path:
