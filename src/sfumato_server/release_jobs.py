@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,6 +20,7 @@ from sfumato.app.api.releases import Anonymization, AnonymizeRequest, SynthesisF
 from sfumato.domain.linked_domain import LinkedTables
 from sfumato.errors import LedgerError
 from sfumato.ledger.account import refuse_beyond_limit
+from sfumato.ledger.entry import method_title
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
@@ -39,6 +41,7 @@ Form: TypeAlias = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 ReleaseOutput: TypeAlias = tuple[dict[str, Any], bytes]
 """The statement of a release, and its rows as a Parquet file, or as a ZIP file of several."""
 
+_MAX_LISTED = 20  # earlier releases
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
@@ -48,6 +51,15 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
     """Start the release of a synthetic table, or of linked ones.  It is charged when it starts to run.
 
     The reply's ``advice`` says how much less noise a delta would leave at the same epsilon.
+    """
+    return start(service, synthesis_order(name, form, key, service))
+
+
+def synthesis_order(name: str, form: SynthesisFields, key: Key, service: Service) -> ReleaseOrder:
+    """Check the release of a synthetic table, or of linked ones.  Nothing is charged or started.
+
+    Raises:
+        SfumatoError, RefusalError: the release is not admitted, or a field is invalid.
     """
     from sfumato.synthesize import linked_without_delta
 
@@ -59,11 +71,11 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
     if form.method == "related":
         tables = form.linked(loaded.schema)
         advice = linked_without_delta(tables.schema, loss=loss, children=tables.children)
-        order = ReleaseOrder(loaded, key, loss, request | {"advice": advice}, tables)
-        return _start(service, order, partial(linked, tables=tables, loss=loss))
+        make = partial(linked, tables=tables, loss=loss)
+        return ReleaseOrder(loaded, key, loss, request | {"advice": advice}, make, tables)
     synthesis = form.read(loaded.domain)
-    order = ReleaseOrder(loaded, key, loss, request | {"advice": synthesis.without_delta(loaded.domain)})
-    return _start(service, order, partial(synthesized, request=synthesis))
+    advice = synthesis.without_delta(loaded.domain)
+    return ReleaseOrder(loaded, key, loss, request | {"advice": advice}, partial(synthesized, request=synthesis))
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
@@ -74,8 +86,42 @@ def anonymization(name: str, form: AnonymizeRequest, key: Steward, service: Curr
     for attribute in form.quasi:
         loaded.domain.index(attribute)
     refuse_retired(loaded)
-    order = ReleaseOrder(loaded, key, None, {"anonymize": form.model_dump()})
-    return _start(service, order, partial(anonymized, request=request))
+    make = partial(anonymized, request=request)
+    return start(service, ReleaseOrder(loaded, key, None, {"anonymize": form.model_dump()}, make))
+
+
+def kind_words(request: Mapping[str, Any]) -> str:
+    """Return what a job releases, in words, from its request."""
+    if "anonymize" in request:
+        return "anonymized table"
+    method = request["synthesize"]["method"]
+    return method_title(method) if method == "related" else "synthetic table"
+
+
+def is_repeat(order: ReleaseOrder, service: Service) -> bool:
+    """Return whether the owner got the same synthetic table within the current version, which is free to repeat."""
+    loaded, request = order.loaded, order.request["synthesize"]
+    version = loaded.ledger.data_version()
+    jobs = service.registry.jobs.releases(loaded.dataset.name, order.key.name, most=_MAX_LISTED)
+    return version is not None and any(
+        job.request.get("synthesize") == request
+        and job.state is State.DONE
+        and job.updated > datetime.fromisoformat(version.time)
+        for job in jobs
+    )
+
+
+def earlier_releases(loaded: ServedDataset, key: Key, service: Service) -> list[dict[str, str]]:
+    """Return the releases of a dataset that a key's holder started, newest first."""
+    return [
+        {
+            "id": job.id,
+            "when": job.updated.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
+            "state": job.state.value,
+            "kind": kind_words(job.request),
+        }
+        for job in service.registry.jobs.releases(loaded.dataset.name, key.name, most=_MAX_LISTED)
+    ]
 
 
 @router.get("/releases/{job_id}")
@@ -130,6 +176,7 @@ class ReleaseOrder:
         key: the key of the owner.
         loss: the loss; None without differential privacy.
         request: the request as JSON, for the job.
+        make: the release from a vault.
         tables: the linked tables; None for a release of one table.
     """
 
@@ -137,10 +184,16 @@ class ReleaseOrder:
     key: Key
     loss: Loss | None
     request: dict[str, Any]
+    make: Callable[[Vault], ReleaseOutput]
     tables: LinkedTables | None = None
 
 
-def _start(service: Service, order: ReleaseOrder, make: Callable[[Vault], ReleaseOutput]) -> dict[str, Any]:
+def start(service: Service, order: ReleaseOrder) -> dict[str, Any]:
+    """Start a release in the background.
+
+    Raises:
+        RefusalError: too many releases of the owner are not done yet.
+    """
     name = order.loaded.dataset.name
     job = service.registry.jobs.add(name, order.key.name, order.request, most=MAX_OPEN)
     if job is None:
@@ -150,11 +203,11 @@ def _start(service: Service, order: ReleaseOrder, make: Callable[[Vault], Releas
             429,
             f"{MAX_OPEN} releases that you asked for are not done yet; wait for one of them",
         )
-    threading.Thread(target=_run, args=(service, job, order, make), daemon=True).start()
+    threading.Thread(target=_run, args=(service, job, order), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value, "advice": list(order.request.get("advice", ()))}
 
 
-def _run(service: Service, job_id: str, order: ReleaseOrder, make: Callable[[Vault], ReleaseOutput]) -> None:
+def _run(service: Service, job_id: str, order: ReleaseOrder) -> None:
     jobs, key = service.registry.jobs, order.key
     with _lease_renewed(jobs, job_id), RELEASE_SLOT:
         try:
@@ -167,7 +220,7 @@ def _run(service: Service, job_id: str, order: ReleaseOrder, make: Callable[[Vau
             vault = service.vault(name, key.name) if tables is None else service.linked_vault(name, key.name, tables)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
             with naming_spenders(loaded.ledger, key):
-                statement, file = make(vault)
+                statement, file = order.make(vault)
             jobs.finish(job_id, statement, file)
         except Exception as error:  # noqa: BLE001  (after any error, the job has to fail, with a fixed message)
             log("release failed", error=type(error).__name__)

@@ -32,7 +32,7 @@ from sfumato.ledger import Ledger
 from sfumato.ledger.account import Account
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import Event
+from sfumato.ledger.entry import Event, method_title
 from sfumato.ledger.reservation import Admission
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, Loss, Rho, decimals
@@ -304,13 +304,14 @@ def _use_approval(driver: Driver, event: Event, threshold: Loss | None, *, datas
 
 def _request_approval(driver: Driver, event: Event, *, dataset: str, analyst: str) -> str:
     details = event.details if isinstance(event.details, dict) else {}
+    question = details.get("asked") or f"{event.question.family}, {method_title(event.question.method)}"
     row = {
         "id": secrets.token_hex(6),
         "dataset": dataset,
         "release": event.key,
         "asked_by": analyst,
         "asked": datetime.now(UTC).isoformat(),
-        "question": str(details.get("asked") or f"{event.question.family}, {event.question.method}")[:_MAX_QUESTION],
+        "question": str(question)[:_MAX_QUESTION],
         "cost": event.statement,
     }
     driver.insert("service_approval", [row])

@@ -31,9 +31,11 @@ The published AIM is recorded as ``aim-2022``.  So an entry ``aim`` is always by
 def method_title(method: str) -> str:
     """Return a recorded method in words, with its name in commands if that is another one.
 
-    >>> method_title("aim"), method_title("mst")
-    ('batched (recorded as aim)', 'mst')
+    >>> method_title("aim"), method_title("mst"), method_title("related")
+    ('batched (recorded as aim)', 'mst', 'linked tables')
     """
+    if method == "related":
+        return "linked tables"
     return f"{RENAMED[method]} (recorded as {method})" if method in RENAMED else method
 
 

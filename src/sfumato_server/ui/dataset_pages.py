@@ -1,7 +1,7 @@
-"""A dataset's pages: questions with previews and answers, and tables that are released in the background.
+"""A dataset's page for questions, with previews and answers.
 
 A question comes from the builder or in SQL.  Scripts insert previews and answers into the page.  Without scripts, each
-is a page of its own that repeats the form.  A release has a page that shows its progress.
+is a page of its own that repeats the form.
 
 A question that would take more than a tenth of the rest of the budget is charged only after the analyst confirmed its
 cost.  The page states the loss and the rest, and the server charges only if both are as they were confirmed.
@@ -10,37 +10,29 @@ cost.  The page states the loss and the rest, and the server charges only if bot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
-from pydantic import BaseModel, Field
 
-from sfumato.app.api.methods import AnonymizationMethod, CountOption
-from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest, LossFields, limit_of, validate_fields
-from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields, linked_tables
-from sfumato.errors import InputError
-from sfumato.ledger import Account
+from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest, LossFields, validate_fields
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
 from sfumato.query.plan import accuracy
 from sfumato.report.linked_tables_page import drawing
-from sfumato.strict_documents import read_yaml, read_yaml_texts
-from sfumato_server import release_jobs
-from sfumato_server.access import Anyone, CurrentService, Steward
+from sfumato_server.access import Anyone, CurrentService
 from sfumato_server.datasets import ParsedQuestion, read_question, summary
-from sfumato_server.problems import problem
-from sfumato_server.registry import Key, Scope
-from sfumato_server.rules import naming_spenders, parse_monthly_budget
+from sfumato_server.registry import Key
+from sfumato_server.rules import naming_spenders
 from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
-from sfumato_server.ui.question_form import AGGREGATES, JoinedQuestion, QuestionForm, Short, controls, offered_tables
+from sfumato_server.ui.question_form import AGGREGATES, JoinedQuestion, QuestionForm, controls, offered_tables
 from sfumato_server.ui.rendering import (
     REFUSALS,
+    Spending,
     answer_table,
     files,
     fragment,
@@ -54,84 +46,10 @@ from sfumato_server.ui.sql_box import completed_names, refusal
 from sfumato_server.work import Job
 
 _MORE = "state yours in the form"
-_MAX_YAML = 20_000  # characters
 _MAX_STATEMENT = 10_000  # characters, as the form takes
-_MAX_LISTED = 20  # earlier questions and tables
-SHARE_TO_CONFIRM = 0.1
-"""The largest share of the rest of a budget that a question takes without a confirmation."""
-
-Chosen = Annotated[list[Short], Field(max_length=64)]
+_MAX_LISTED = 20  # earlier questions
 
 router = APIRouter(include_in_schema=False)
-
-
-class SynthesisForm(BaseModel):
-    """The form of a synthetic table, or with ``children`` that of linked tables."""
-
-    method: Literal["auto", "histogram", "related"]
-    attributes: Chosen = []
-    every: bool = False
-    zeros: Annotated[str, Field(max_length=_MAX_YAML)] = ""
-    fresh: bool = False
-    children: Annotated[str, Field(max_length=_MAX_YAML)] = ""
-    epsilon: Short = ""
-    delta: Short = ""
-    rho: Short = ""
-
-    def read(self) -> SynthesisFields:
-        """Return the request as HTTP takes it.
-
-        Raises:
-            InputError: a histogram has no attributes, or both some and all.
-        """
-        if self.method == "histogram" and self.every == bool(self.attributes):
-            raise InputError("tick the columns of the histogram, or 'all of them'")
-        loss = LossFields(epsilon=self.epsilon or None, delta=self.delta or None, rho=self.rho or None)
-        rules = self._rules()
-        fields = {"method": self.method, "loss": loss, "attributes": self.attributes, "zeros": rules}
-        fields |= {"children": self._children()} if self.children.strip() else {}
-        return validate_fields(SynthesisFields, fields | ({"reuse": False} if self.fresh else {}))
-
-    def _children(self) -> list[dict[str, object]]:
-        """Return the tables with several rows per person, from YAML.
-
-        Raises:
-            InputError: the YAML is not a list of tables.
-        """
-        tables = read_yaml(self.children, name="the tables")
-        if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-            raise InputError("tables are a list in YAML, such as '- {table: visits, order: admitted, most: 4}'")
-        return tables
-
-    def _rules(self) -> list[dict[str, object]]:
-        """Return the rules, from YAML.
-
-        Raises:
-            InputError: the YAML is not a list of rules.
-        """
-        if not self.zeros.strip():
-            return []
-        rules = read_yaml_texts(self.zeros, name="the rules")
-        if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
-            raise InputError("rules are a list in YAML, such as '- {if: {age: 0..14}, then: {married: [no]}}'")
-        return rules
-
-
-class AnonymizationForm(BaseModel):
-    """The form of an anonymized table; ``criteria`` has one per line."""
-
-    method: AnonymizationMethod
-    quasi: Annotated[Chosen, Field(min_length=1)]
-    k: Annotated[int, Field(ge=1, le=10**9)]
-    suppression: Short = "0"
-    criteria: Annotated[str, Field(max_length=5000)] = ""
-    count: CountOption = CountOption.UNITS
-
-    def read(self) -> AnonymizeRequest:
-        """Return the request as HTTP takes it."""
-        criteria = [line.strip() for line in self.criteria.splitlines() if line.strip()]
-        fields = self.model_dump(include={"method", "quasi", "k", "suppression", "count"})
-        return AnonymizeRequest.model_validate({**fields, "criteria": criteria})
 
 
 @router.get("/datasets/{name}", response_class=HTMLResponse)
@@ -172,7 +90,7 @@ def show_expected(name: str, form: Annotated[QuestionForm, Form()], key: Anyone,
     It spends nothing and reads no rows.  A question that is not complete gets the reason instead.
     """
     loaded = service.check_access(name, key)
-    own = tightest_account(service, loaded, key)
+    own = service.tightest_account(loaded, key)
     try:
         estimate = QuestionPreview.of_form(loaded, form, key).estimate()
     except REFUSALS as error:
@@ -220,25 +138,23 @@ def _confirmation(service: Service, loaded: ServedDataset, form: QuestionForm, k
 
     The confirmation is for one loss and one rest of the budget.  The ledger refuses a question that exceeds the rest.
     """
-    loss, own = form.loss().loss(), tightest_account(service, loaded, key)
-    share = share_of(loss, own)
-    if share is None or not SHARE_TO_CONFIRM < share <= 1:
-        return None
-    stated = f"{loss} of {decimals(own.left or Fraction(0), up=False)}"
-    if form.confirmed == stated or _is_repeat(service, loaded, form, key):
+    spending = Spending(form.loss().loss(), service.tightest_account(loaded, key))
+    if spending.is_confirmed(form.confirmed) or _is_repeat(service, loaded, form, key):
         return None
     return fragment(
         "confirm.html.j2",
-        dataset=loaded.dataset.called,
-        fields=[*_pairs(form.sent_fields()), ("confirmed", stated)],
-        loss=loss,
-        own=gauge(own),
-        share=share,
+        what="question",
+        button="Ask and spend it",
+        remedy=" and press Ask again",
+        action=f"/datasets/{loaded.dataset.called}/ask",
+        fields=[*pairs(form.sent_fields()), ("confirmed", spending.statement)],
+        spending=spending,
+        own=gauge(spending.account),
         expected=QuestionPreview.of_form(loaded, form, key).estimate().expected,
     )
 
 
-def _pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+def pairs(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return fields as a form sends them: a list has a pair for each of its texts."""
     return [(name, text) for name, value in fields.items() for text in (value if isinstance(value, list) else [value])]
 
@@ -315,7 +231,7 @@ def _status(service: Service, loaded: ServedDataset, key: Key) -> dict[str, Any]
     """Return budgets, earlier questions, the loss of the last one, and the history."""
     ledger = loaded.ledger
     account, own = ledger.remaining(), ledger.remaining(key.name)
-    tightest, questions = tightest_account(service, loaded, key), _questions(service, loaded, key)
+    tightest, questions = service.tightest_account(loaded, key), _questions(service, loaded, key)
     last = questions[0].request["ask"] if questions else {}
     return {
         "gauge": gauge(account),
@@ -328,104 +244,22 @@ def _status(service: Service, loaded: ServedDataset, key: Key) -> dict[str, Any]
     }
 
 
-def tightest_account(service: Service, loaded: ServedDataset, key: Key) -> Account:
-    """Return the account with the least left for a question: of the dataset, its months, or the analyst's cap.
-
-    An analyst who has not asked yet has the default cap of the dataset.
-    """
-    account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
-    default_cap = limit_of(service.grants.terms(loaded.dataset.name).default_cap)
-    if default_cap is not None and key.scope is not Scope.STEWARD and own.limit is None:
-        own = replace(own, limit=default_cap)
-    monthly, limits = parse_monthly_budget(loaded.dataset.limit), [account, own]
-    if monthly is not None:
-        since = datetime.fromisoformat(loaded.dataset.registered)
-        months = monthly.months_begun(since, datetime.now(UTC))
-        limits += [replace(account, limit=monthly.monthly * months)] if months else []
-    return min((each for each in limits if each.left is not None), key=lambda each: each.left or 0)
-
-
 def _questions(service: Service, loaded: ServedDataset, key: Key) -> tuple[Job, ...]:
     return service.registry.jobs.questions(loaded.dataset.name, key.name, most=_MAX_LISTED)
 
 
 def _listed(job: Job) -> dict[str, str]:
-    """Return an earlier question or release for a list."""
+    """Return an earlier question for a list."""
     return {
         "id": job.id,
         "when": job.updated.astimezone(UTC).strftime("%Y-%m-%d %H:%M"),
         "words": str(job.request.get("words", "")),
         "loss": _loss_words(job.request.get("ask", {})),
-        "state": job.state.value,
-        "kind": "anonymized" if "anonymize" in job.request else "synthetic",
     }
 
 
 def _loss_words(fields: dict[str, Any]) -> str:
     return ", ".join(f"{name} {fields[name]}" for name in ("epsilon", "delta", "rho") if fields.get(name))
-
-
-@router.get("/datasets/{name}/releases", response_class=HTMLResponse)
-def forms(name: str, key: Anyone, service: CurrentService) -> Response:
-    """Show the forms for a release."""
-    return _forms(name, key, service)
-
-
-@router.post("/datasets/{name}/releases", response_class=HTMLResponse)
-def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, service: CurrentService) -> Response:
-    """Start the release of a synthetic table."""
-    try:
-        return _wait_for(release_jobs.release(name, form.read(), key, service)["job"])
-    except REFUSALS as error:
-        return _forms(name, key, service, error)
-
-
-@router.post("/datasets/{name}/anonymizations", response_class=HTMLResponse)
-def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Steward, service: CurrentService) -> Response:
-    """Start the release of an anonymized table."""
-    try:
-        return _wait_for(release_jobs.anonymization(name, form.read(), key, service)["job"])
-    except REFUSALS as error:
-        return _forms(name, key, service, error)
-
-
-@router.get("/releases/{job_id}", response_class=HTMLResponse)
-def wait(job_id: str, key: Anyone, service: CurrentService) -> Response:
-    """Show the progress of a release; the page refreshes it."""
-    return page("release.html.j2", key=key, job=release_jobs.progress(job_id, key, service))
-
-
-@router.get("/releases/{job_id}/progress", response_class=HTMLResponse)
-def progress(job_id: str, key: Anyone, service: CurrentService) -> Response:
-    """Render the part of the page that changes."""
-    return fragment("progress.html.j2", job=release_jobs.progress(job_id, key, service))
-
-
-@router.get("/releases/{job_id}/rows")
-def rows(job_id: str, key: Anyone, service: CurrentService, form: release_jobs.Form = "csv") -> Response:
-    """Send the rows as a file."""
-    return release_jobs.rows(job_id, key, service, form)
-
-
-def _wait_for(job_id: str) -> Response:
-    return RedirectResponse(f"/releases/{job_id}", 303)
-
-
-def _forms(name: str, key: Key, service: CurrentService, error: Exception | None = None) -> Response:
-    loaded = service.check_access(name, key)
-    content = None if error is None else problem(error)
-    return page(
-        "releases.html.j2",
-        key=key,
-        attributes=loaded.domain.names if loaded.schema is None else (),
-        linked=() if loaded.schema is None else [each.table.name for each in linked_tables(loaded.schema, ()).children],
-        dataset=summary(loaded),
-        concentrated=not isinstance(loaded.ledger.limit, Epsilon),
-        gauge=gauge(loaded.ledger.remaining()),
-        made=[_listed(job) for job in service.registry.jobs.releases(loaded.dataset.name, key.name, most=_MAX_LISTED)],
-        problem=content,
-        status=200 if content is None else content["status"],
-    )
 
 
 @dataclass(frozen=True)
@@ -477,7 +311,7 @@ class QuestionPreview:
 
 def preview(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, Any]:
     """Return the cost of a question, its expected errors, and the effects of other losses."""
-    previewed, own = QuestionPreview.of_form(loaded, form, key), tightest_account(service, loaded, key)
+    previewed, own = QuestionPreview.of_form(loaded, form, key), service.tightest_account(loaded, key)
     loss, estimate, halved = previewed.loss.loss(), previewed.estimate(), None
     widest = max((each.half_width for each in estimate.expected if each.measure == "units"), default=0.0)
     only_counts = all(each.measure == "units" for each in estimate.expected)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from sfumato_server.access import CurrentService, Officer, Steward
 from sfumato_server.datasets import summary
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Key, Scope
+from sfumato_server.release_jobs import kind_words
 from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
@@ -113,19 +114,13 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
             for analyst, account in loaded.ledger.caps().items()
         ],
         released=[
-            (job.id, f"{_release_kind(job.request)} for {job.owner}, {job.updated:%Y-%m-%d %H:%M}")
+            (job.id, f"{kind_words(job.request)} for {job.owner}, {job.updated:%Y-%m-%d %H:%M}")
             for job in service.registry.jobs.finished(loaded.dataset.name, most=PAGE_SIZE)
         ],
         verified=verified,
         damage=damage,
         **context,
     )
-
-
-def _release_kind(request: Mapping[str, Any]) -> str:
-    if "anonymize" in request:
-        return "anonymized table"
-    return "linked tables" if request["synthesize"]["method"] == "related" else "synthetic table"
 
 
 class SignOffForm(BaseModel):

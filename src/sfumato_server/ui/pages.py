@@ -19,7 +19,7 @@ from sfumato_server.problems import RefusalError, log
 from sfumato_server.registry import Key, Scope
 from sfumato_server.service import Service
 from sfumato_server.sessions import LOGIN_LIFETIME, SESSION_LIFETIME, is_session
-from sfumato_server.ui import dataset_pages, description_pages, journal_pages, rendering, steward_pages
+from sfumato_server.ui import dataset_pages, description_pages, journal_pages, release_pages, rendering, steward_pages
 from sfumato_server.ui.rendering import add_error_pages, gauge, is_https, login_page, page, request_key
 
 BACK = "/login/back"
@@ -49,8 +49,8 @@ def mount(app: FastAPI) -> None:
     """Add the pages to an application."""
     app.include_router(rendering.files_router)
     app.include_router(router)
-    for pages in (dataset_pages.router, description_pages.router, steward_pages.router, journal_pages.router):
-        app.include_router(pages, dependencies=[Depends(same_site)])
+    for pages in (dataset_pages, release_pages, description_pages, steward_pages, journal_pages):
+        app.include_router(pages.router, dependencies=[Depends(same_site)])
     add_error_pages(app)
 
 

@@ -31,7 +31,7 @@ from sfumato.domain import Categorical, Domain
 from sfumato.errors import SfumatoError, digits, interval_digits
 from sfumato.ledger import Account
 from sfumato.ledger.entry import method_title
-from sfumato.privacy.loss import Epsilon, Loss, Rho
+from sfumato.privacy.loss import Epsilon, Loss, Rho, decimals
 from sfumato.query import Answer, NoisyValue
 from sfumato.query.aggregates import ExpectedError
 from sfumato_server.access import KeyLookup, secret_of
@@ -455,3 +455,34 @@ def share_of(loss: Loss, account: Account) -> float | None:
     if not loss.charge.delta or account.left_delta is None:
         return share
     return max(share, float(loss.charge.delta / account.left_delta) if account.left_delta else math.inf)
+
+
+SHARE_TO_CONFIRM = 0.1
+"""The largest share of the rest of a budget that a release takes without a confirmation."""
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A loss that a form would charge to an account.
+
+    The confirmation of an expensive release is for one loss and one rest of the budget.  The ledger refuses a release
+    that exceeds the rest.
+    """
+
+    loss: Loss
+    account: Account
+
+    @property
+    def share(self) -> float | None:
+        """The share of the rest that the loss takes; None if it is unknown."""
+        return share_of(self.loss, self.account)
+
+    @property
+    def statement(self) -> str:
+        """The loss and the rest, as the form sends them back when a person confirms them."""
+        return f"{self.loss} of {decimals(self.account.left or Fraction(0), up=False)}"
+
+    def is_confirmed(self, confirmed: str) -> bool:
+        """Return whether the loss is small enough to need no confirmation, or is confirmed by a statement."""
+        share = self.share
+        return share is None or not SHARE_TO_CONFIRM < share <= 1 or confirmed == self.statement

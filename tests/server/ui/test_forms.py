@@ -40,7 +40,7 @@ def post(server):
 
         def send(path, *, confirm=True, **fields):
             reply = browser.post(path, data=fields, headers={"Accept": "text/html"})
-            if confirm and "Ask and spend it" in reply.text:
+            if confirm and "Nothing was spent yet" in reply.text:
                 reply = browser.post(path, data=hidden_fields(reply.text), headers={"Accept": "text/html"})
             return reply.status_code, html.unescape(reply.text)
 
@@ -394,6 +394,61 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert post("/steward/dear/reading")[0] == 200
     assert "Spend 38.5 % of what is left?" in post(path, confirm=False, **asked)[1]  # a new version is a new charge
     assert spent(server, "dear") == Fraction(7, 10)
+
+
+def test_a_synthetic_table_of_more_than_a_tenth_is_confirmed_before_its_charge(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_people(tmp_path / "costly.parquet", seed=43))
+        client.register("costly", source=source, domain=DOMAIN, limit="2")
+        path, form = "/datasets/costly/releases", {"method": "histogram", "every": "true", "epsilon": "0.5"}
+        for told in ({}, {"confirmed": "epsilon = 0.4 of 2"}, {"confirmed": "epsilon = 0.5 of 1.9"}):
+            status, text = post(path, confirm=False, **form, **told)
+            assert (status, "Spend 25.0 % of what is left?" in text) == (200, True)
+            assert 'name="epsilon" inputmode="decimal" maxlength="60" autocomplete="off" value="0.5"' in text
+        assert spent(server, "costly") == 0
+        confirmed = hidden_fields(text)
+        assert confirmed["confirmed"] == ["epsilon = 0.5 of 2"]
+        for fields in (confirmed, {**form, "epsilon": "0.1"}):  # the second takes less than a tenth of 1.5
+            status, text = post(path, confirm=False, **fields)
+            assert (status, "Table of costly" in text) == (200, True)
+            finish(client, re.search(r"/releases/(\w+)/progress", text)[1])
+        assert spent(server, "costly") == Fraction(3, 5)
+        status, text = post(path, confirm=False, **form)  # the same table, which is free
+        assert (status, "Table of costly" in text) == (200, True)
+        status, text = post(path, confirm=False, **{**form, "epsilon": "5"})
+        assert (status, "Nothing was spent" in text) == (403, True)
+        assert spent(server, "costly") == Fraction(3, 5)
+
+
+def finish(client, job):
+    """Wait until a release is done."""
+    while (state := client.progress(job)["state"]) != "done":
+        assert state in ("queued", "running")
+        time.sleep(0.05)
+
+
+ANONYMIZED = {"quasi": ["age", "sex"], "k": "5", "suppression": "0.1"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"quasi": []}, "tick the quasi-identifiers"),
+        ({"k": "many"}, "write k, the smallest number"),
+        ({"k": "0"}, "write k, the smallest number"),
+        ({"k": "9" * 30}, "k: input should be less than or equal to 1000000000"),
+        ({"suppression": "half"}, "suppression"),
+        ({"suppression": "2"}, "the suppression limit must lie in"),
+        ({"criteria": "nearness:t=0.2"}, "nearness"),
+        ({"quasi": ["job"]}, "job"),
+    ],
+)
+def test_an_anonymized_table_that_cannot_be_made_is_refused_and_the_form_keeps_its_fields(post, wrong, says):
+    form = ANONYMIZED | {"criteria": "", "method": "mondrian"} | wrong
+    status, text = post("/datasets/people/anonymizations", **form)
+    assert (status, says in text, "Nothing was spent" in text) == (422, True, True), text
+    assert "<option selected>mondrian</option>" in text
+    assert f'name="suppression" value="{form["suppression"]}"' in text
 
 
 def test_a_share_is_of_the_default_cap_and_of_the_months_begun(server, post, tmp_path):

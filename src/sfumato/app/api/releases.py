@@ -99,7 +99,7 @@ class SynthesisFields(StrictModel):
         if schema is None:
             raise InputError("this dataset has one table; linked tables need a dataset with several tables")
         if self.attributes or self.zeros or not self.reuse:
-            raise InputError("related tables take neither attributes nor rules, and use nothing released before")
+            raise InputError("linked tables take neither attributes nor rules, and use nothing released before")
         return linked_tables(schema, self.children)
 
     def read(self, domain: Domain) -> SynthesizeRequest:
@@ -115,7 +115,7 @@ class SynthesisFields(StrictModel):
         from sfumato.synthesize.structural_zeros import read_zeros
 
         if self.children:
-            raise InputError("children are of related tables; leave them out")
+            raise InputError("children are for linked tables; leave them out")
         if self.method != "auto" and (self.zeros or not self.reuse):
             raise InputError("a histogram takes no rules and uses nothing that was released before; leave both to auto")
         if self.zeros:

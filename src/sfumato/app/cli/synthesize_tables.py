@@ -305,6 +305,8 @@ def _owner(related: LinkedTables, child: ChildTable) -> str:
 
 
 def _text(release: LinkedRelease, cost: str) -> str:
+    from sfumato.ledger.entry import method_title
+
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
         f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
@@ -313,7 +315,8 @@ def _text(release: LinkedRelease, cost: str) -> str:
         + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
         for child in release.linked.children
     )
-    return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}"
+    method = method_title(release.provenance["method"])
+    return f"Method: {method}{children}\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}"
 
 
 _MOST_SHOWN = 100  # lines of a table of a codebook

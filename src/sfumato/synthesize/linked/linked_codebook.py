@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.errors import InputError
+from sfumato.ledger.entry import method_title
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.strict_documents import read_json
@@ -374,7 +375,7 @@ def family_facts(book: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Guarantee", str(guarantee["text"])),
         ("Unit", str(guarantee["unit"])),
         *([("Loss", loss)] if loss else []),
-        ("Method", str(book["method"])),
+        ("Method", method_title(str(book["method"]))),
         ("Sfumato", str(book["version"] or "-")),
         ("Journal entry", "-" if entry is None else f"{entry}, which confirms this page"),
     ]
