@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Domain
 from sfumato_labs import charts
 from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Plot, Row, Table
 
 SYNTHETIC = ("printed", "mwem", "auto")
+
+
+def counts_by_cell(
+    domain: Domain, real: NDArray[np.int64], tables: Mapping[tuple[str, Fraction], NDArray[np.float64]]
+) -> Table:
+    """Return the table behind the pictures: real and synthetic counts of each cell at each epsilon in the last run."""
+    rows: list[Row] = []
+    for epsilon in dict.fromkeys(epsilon for _, epsilon in tables):
+        for cell, codes in enumerate(np.ndindex(domain.shape)):
+            labels = {attribute.name: attribute.labels()[code] for attribute, code in zip(domain, codes, strict=True)}
+            synthetic = {name: float(tables[name, epsilon][cell]) for name in SYNTHETIC}
+            rows.append({"epsilon": float(epsilon), **labels, "real": int(real[cell]), **synthetic})
+    return tuple(rows)
 
 
 def bars(counts: Table, first: str) -> Plot:

@@ -297,23 +297,10 @@ def _loss(
     }
 
 
-def counts(experiment: Experiment, outcome: Outcome) -> Table:
-    """Return the table behind the pictures: real and synthetic counts of each cell at each epsilon in the last run."""
-    rows: list[Row] = []
-    for epsilon in dict.fromkeys(epsilon for _, epsilon in outcome.tables):
-        for cell, codes in enumerate(np.ndindex(experiment.domain.shape)):
-            labels = {
-                attribute.name: attribute.labels()[code]
-                for attribute, code in zip(experiment.domain, codes, strict=True)
-            }
-            synthetic = {name: float(outcome.tables[name, epsilon][cell]) for name in mwem_figures.SYNTHETIC}
-            rows.append({"epsilon": float(epsilon), **labels, "real": int(experiment.counts[cell]), **synthetic})
-    return tuple(rows)
-
-
 def _result(experiment: Experiment, title: str, options: Options) -> LabResult:
     outcome = outcome_of(experiment, options)
-    table, names = counts(experiment, outcome), experiment.domain.names
+    table = mwem_figures.counts_by_cell(experiment.domain, experiment.counts, outcome.tables)
+    names = experiment.domain.names
     maps = (mwem_figures.heat_maps(table, *names),) if len(names) > 1 else ()
     return LabResult(
         lab=experiment.name,
@@ -401,8 +388,6 @@ def _better(cells: float, mwem: float) -> str:
     return "MWEM beats noise on the cells themselves" if mwem < cells else "MWEM errs as much as noise on the cells"
 
 
-# the two experiments
-
 TITLE_1D = "MWEM in one dimension: sixty ranges of age over a million children"
 TITLE_2D = "MWEM in two dimensions: rectangles of age and satisfaction over a million children"
 RUNS_1D = 100  # as in the source
@@ -462,9 +447,8 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
         counts = known.sum(axis=1) if ways == 1 else known
         return _BUNDLED, domain.project(_NAMES[:ways]), counts.ravel()
     columns = options.columns or tuple(NamedColumn(name) for name in _NAMES[:ways])
-    refuse_own(
-        [column.name for column in columns], ("epsilon", "real", "minus", "people", "table", *mwem_figures.SYNTHETIC)
-    )
+    own = ("epsilon", "real", "minus", "people", "table", *mwem_figures.SYNTHETIC)
+    refuse_own([column.name for column in columns], own)
     if len(columns) != ways:
         raise InputError(f"the lab needs {ways} of --columns, not {len(columns)}", culprit=columns)
     table = read(options.data, [column.name for column in columns])

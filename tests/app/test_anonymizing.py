@@ -50,6 +50,17 @@ def anonymize(workspace: Path, *more: str, code: int = 0) -> Done:
     return sfumato(*given, cwd=workspace, code=code)
 
 
+def test_a_suppressed_column_is_named_with_its_remedy_and_is_no_use_of_the_page(workspace: Path) -> None:
+    done = anonymize(workspace, "--k", "100", "--create", "--out", "k.csv", "--html", "k.html")
+    assert set(csv.read_csv(workspace / "k.csv")["town"].to_pylist()) == {"*"}
+    assert "Every value of these columns is *: town." in done.stderr
+    assert "sfumato hierarchy draft" in done.stderr
+    page = (workspace / "k.html").read_text(encoding="utf-8")
+    use, no_use = page.split("Do not use it for")
+    assert "Analyses by age in coarser values." in use
+    assert "Analyses by town." in no_use
+
+
 def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(workspace: Path) -> None:
     visits = pa.table({"patient": [0] * 5 + list(range(1, 41)), "age": [50] * 5 + [20, 21] * 20, "ill": ["no"] * 45})
     csv.write_csv(visits, workspace / "visits.csv")

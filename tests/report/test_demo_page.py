@@ -19,14 +19,15 @@ def page() -> str:
     """Two releases, of which the second is shown first."""
     far = PeopleByColumn({"age": {"0": 50, "1": 55}, "mood": {"good": 60, "bad": 45}})
     near = PeopleByColumn({"age": {"0": 41, "1": 60}, "mood": {"good": 70, "bad": 31}})
-    releases = [DemoRelease("0.1", 0.525, 4, 15, far), DemoRelease("1", 0.7311, 4, 1, near)]
+    releases = [DemoRelease("0.1", 0.525, 4, 3, far), DemoRelease("1", 0.7311, 4, 1, near)]
     details = {"Errors": ({"epsilon": "0.1", "worst": 15},)}
     return render_demo("100 children", REAL, releases, first=2, details=details)
 
 
 def test_the_sentences_name_people_error_and_guess(page: str) -> None:
     assert "100 children." in page
-    assert "4 numbers released, the worst is off by 15." in page
+    assert "4 numbers are released. None is off by more than 3." in page
+    assert "The bars below are sums of them. None is off by more than 15." in page
     assert "right with a chance of at most 73.2 %, instead of 50 %" in page
     assert all(command.replace('"', "&#34;") in page for command in COMMANDS)
 
@@ -44,11 +45,11 @@ def test_the_slider_works_without_a_script(page: str, tmp_path: Path) -> None:
             tab.on("request", lambda asked: asked.url == place.as_uri() or pytest.fail(asked.url))
             tab.goto(place.as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.get_by_text("off by 1.").is_visible()
-            assert not tab.get_by_text("off by 15.").is_visible()
+            assert tab.get_by_text("sums of them. None is off by more than 1.").is_visible()
+            assert not tab.get_by_text("sums of them. None is off by more than 15.").is_visible()
             accessible(tab)
             tab.get_by_text("0.1", exact=True).first.click()
-            assert tab.get_by_text("off by 15.").is_visible()
-            assert not tab.get_by_text("off by 1.").is_visible()
+            assert tab.get_by_text("sums of them. None is off by more than 15.").is_visible()
+            assert not tab.get_by_text("sums of them. None is off by more than 1.").is_visible()
             accessible(tab)
         opened.close()

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 from sfumato.data import census, census_release, child_mental_health, domain
 from sfumato.domain import Domain
 from sfumato.engine.open import open_table
+from sfumato.errors import percent
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
 from sfumato.evaluate.utility.scorecard import marginal_score
-from sfumato.ledger import open_ledger
+from sfumato.ledger import Account, open_ledger
 from sfumato.ledger.database import file_address
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
+from sfumato.report.bar_pages import bar_section
 from sfumato.report.demo_page import DemoRelease, PeopleByColumn, render_demo
-from sfumato.report.drawing import percent_up
-from sfumato.report.page import Page, Plot, Row, ShownTable
+from sfumato.report.drawing import Bar, percent_up
+from sfumato.report.page import Page, Row, Section, ShownTable
 from sfumato.report.page import write as write_page
 from sfumato.synthesize import NoisyTotal, all_marginals, auto, batched
 from sfumato.synthesize.synthetic import Synthetic
@@ -50,7 +52,7 @@ class Demonstration:
 
     release: Synthetic
     errors: ShownTable
-    account: str
+    account: Account
     write: Callable[[Path, Mapping[str, Any]], Path]
 
 
@@ -86,7 +88,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
             "Guarantee and budget": (
                 {"term": "guarantee", "text": release.guarantee},
                 {"term": "cost", "text": release.cost},
-                {"term": "ledger", "text": account},
+                {"term": "ledger", "text": str(account)},
             ),
         }
         shown_first = next(place for place, each in enumerate(made, start=1) if each.epsilon == "1")
@@ -99,8 +101,8 @@ def demonstrate_children(folder: Path) -> Demonstration:
     return Demonstration(release, errors, account, write)
 
 
-def _children(folder: Path, dataset: str, losses: Sequence[Epsilon]) -> tuple[tuple[Synthetic, ...], str]:
-    """Return a release at each loss, and the remaining budget in words."""
+def _children(folder: Path, dataset: str, losses: Sequence[Epsilon]) -> tuple[tuple[Synthetic, ...], Account]:
+    """Return a release at each loss, and the budget with what remains of it."""
     limit = Epsilon(sum((each.value for each in losses), Fraction(0)))
     described = domain("child_mental_health")
     with open_ledger(file_address(folder / "demo.ledger"), dataset=dataset, limit=limit, create=True) as ledger:
@@ -108,7 +110,7 @@ def _children(folder: Path, dataset: str, losses: Sequence[Epsilon]) -> tuple[tu
         vault = Vault(encoded, ledger, declared(ledger, content, new=False))
         pairs = all_marginals(2)
         made = tuple(auto(vault, loss=loss, total=NoisyTotal(), workload=pairs) for loss in losses)
-        return made, str(ledger.remaining())
+        return made, ledger.remaining()
 
 
 def _sampled(release: Synthetic) -> PublishedCounts:
@@ -200,32 +202,50 @@ def demonstrate_census(folder: Path) -> Demonstration:
         encoded, content = open_table(real_path).encode_with_content(described)
         vault = Vault(encoded, ledger, declared(ledger, content, new=False))
         release = batched(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))
-        account = str(ledger.remaining())
+        account = ledger.remaining()
     release.rows.to_parquet(synthetic_path, overwrite=True)
+    people = census().num_rows
     errors = _distances(open_rows(real_path, described), open_rows(synthetic_path, described))
 
-    def page() -> Page:
-        return Page(
-            title="A census, released under epsilon 1 and delta 1e-9",
-            terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
-            notes=(
-                (
-                    f"The census is a release itself, of {census_release()['source']}: "
-                    f"{census_release()['guarantee']}.  So it can be shown next to its release."
-                ),
-                (
-                    "The distance of two tables is the share of people who would have to move from one cell to "
-                    "another, on average over all pairs or triples of columns."
-                ),
-            ),
-            plots=(_distance_bars(errors),),
-            tables={"errors": errors},
-        )
-
     def write(out: Path, data: Mapping[str, Any]) -> Path:
-        return write_page(page(), out, data)
+        return write_page(_census_page(release, people, errors, str(account)), out, data)
 
     return Demonstration(release, errors, account, write)
+
+
+def _census_page(release: Synthetic, people: int, errors: ShownTable, account: str) -> Page:
+    """Return the page of the synthetic census."""
+    source = census_release()
+    return Page(
+        title="A census, released under epsilon 1 and delta 1e-9",
+        lead=(
+            "The synthetic table protects every row of the census by differential privacy. It keeps most of how "
+            "the columns go together."
+        ),
+        facts=(
+            (f"{people:,}", f"people with {len(release.model.domain)} columns"),
+            (f"epsilon {plain(CENSUS_LOSS.epsilon)}", f"and delta {plain(CENSUS_LOSS.delta)} protect every row"),
+            (
+                _percent(errors, "distance"),
+                "of the people are in the wrong cell of a pair, on average",
+            ),
+            (
+                _percent(errors, "of_independent_columns"),
+                "would be there if the columns were independent",
+            ),
+        ),
+        terms={"Guarantee": release.guarantee, "Cost": release.cost, "Ledger": account},
+        sections=(_distance_bars(errors),),
+        details={
+            "How the census can be shown": (
+                {
+                    "source": source["source"],
+                    "guarantee of the census itself": source["guarantee"],
+                },
+            ),
+        },
+        digits=3,
+    )
 
 
 def _distances(real: Rows, synthetic: Rows) -> ShownTable:
@@ -241,26 +261,20 @@ def _distances(real: Rows, synthetic: Rows) -> ShownTable:
     )
 
 
-def _distance_bars(errors: ShownTable) -> Plot:
-    import altair as alt
+def _percent(errors: ShownTable, column: str) -> str:
+    """Return the distance of all pairs of columns in percent."""
+    return percent(float(errors[1][column] or 0))
 
-    series = {"the release": "distance", "independent columns": "of_independent_columns"}
-    data = alt.InlineData(
-        values=[
-            {"marginals": row["marginals"], "table": table, "distance": row[column]}
-            for row in errors
-            for table, column in series.items()
-        ]
+
+def _distance_bars(errors: ShownTable) -> Section:
+    """Return the distances of both tables from the census, in percent of the people."""
+    names = {"1-way": "1 column", "2-way": "2 columns", "3-way": "3 columns"}
+    bars = tuple(
+        Bar(f"{names[str(row['marginals'])]}, {table}", round(100 * float(row[column] or 0), 1), group=group)
+        for row in errors
+        for table, column, group in (("synthetic", "distance", None), ("independent", "of_independent_columns", 0))
     )
-    chart = (
-        alt.Chart(data, width=320, height=240)
-        .mark_bar()
-        .encode(
-            x=alt.X("marginals:O", axis=alt.Axis(labelAngle=0)),
-            xOffset=alt.XOffset("table:N"),
-            y=alt.Y("distance:Q", title="share of people in the wrong cell"),
-            color=alt.Color("table:N", title=None),
-        )
+    return bar_section(
+        "How far the synthetic table is from the census",
+        {"Percent of people in the wrong cell, on average over all tables of 1, 2 or 3 columns": bars},
     )
-    caption = "Distance from the census: the release keeps how columns go together, which shuffled columns lose."
-    return Plot("distances", caption, chart)

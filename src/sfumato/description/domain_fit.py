@@ -42,7 +42,7 @@ from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, R
 from sfumato.domain.attribute import EXTRA
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
-from sfumato.errors import TableError
+from sfumato.errors import TableError, pluralize
 
 MOST_VALUES = 200  # values of a categorical attribute, or of an integer one without bins
 BINS = 32
@@ -117,7 +117,7 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
         if people is not None and profile.column.name == people.column:
             left_out[people.column] = (
                 f"its values seem to be people, so the draft offers it as the unit: {people}; the draft keeps "
-                f"{people.at_99:,} rows of each person, and leaves further rows out"
+                f"{pluralize(people.at_99, 'row')} of each person, and leaves further rows out"
             )
             continue
         if profile.distinct and (body := date_body(profile, texts)) is not None:

@@ -29,7 +29,7 @@ from sfumato.domain.unit import accepted_now
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ProtectedTable
-from sfumato.errors import DomainError, InputError
+from sfumato.errors import DomainError, InputError, pluralize
 from sfumato.notebook_html import html_note, html_table
 from sfumato.strict_documents import write_yaml
 from sfumato.vault.release import save_text
@@ -234,7 +234,7 @@ class TableDraft:
 
     def _footer(self) -> list[str]:
         unit = self.document["unit"]
-        words = "one row" if unit == "row" else f"one {unit['id']}, at most {unit['rows']} rows of each"
+        words = "one row" if unit == "row" else f"one {unit['id']}, at most {pluralize(unit['rows'], 'row')} of each"
         notes = (f"File: {note}." for note in self.csv_notes)
         to_state = [
             f'State first: draft["{name}"].days(first, last)'

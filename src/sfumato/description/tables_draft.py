@@ -28,7 +28,7 @@ from sfumato.domain.unit import accepted_now
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ProtectedTable
-from sfumato.errors import DomainError, InputError
+from sfumato.errors import DomainError, InputError, pluralize
 from sfumato.notebook_html import html_note, html_table
 from sfumato.strict_documents import write_yaml
 from sfumato.vault.release import save_text
@@ -168,7 +168,7 @@ class OneOfTables:
     def title(self) -> str:
         """The name of the table, with the bound on the rows of one person."""
         body = self.document
-        bound = f", at most {body['rows']} rows of one person" if body.get("rows") else ""
+        bound = f", at most {pluralize(body['rows'], 'row')} of one person" if body.get("rows") else ""
         open_bound = ", rows of one person: yours to state, .most_rows(N)" if body.get("rows", 0) is None else ""
         codes = f", {codes}" if (codes := codes_in_words(body)) else ""
         return f"{self.name}{', public' if body.get('public') else ''}{bound}{open_bound}{codes}"

@@ -25,7 +25,7 @@ from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Axis, Categorical, Domain, Integer
 from sfumato.domain.attribute import unknown_code
 from sfumato.domain.view import BoundedView
-from sfumato.errors import InfeasibleError, LossError, QueryError
+from sfumato.errors import InfeasibleError, LossError, QueryError, pluralize
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence, Estimates, ExpectedError
@@ -175,7 +175,8 @@ class Plan:
             most = math.ceil(min(rows_hidden, _ALL_ROWS))
             if rows is not None and most >= rows:
                 warnings.append(
-                    f"{name}: at this loss noise may outweigh all of {rows:,} rows; the answer would say nothing"
+                    f"{name}: at this loss noise may outweigh all of {pluralize(rows, 'row')}; the answer would say "
+                    "nothing"
                 )
             elif rows is None and most > MANY_ROWS:
                 warnings.append(

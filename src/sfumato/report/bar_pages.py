@@ -12,10 +12,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import listed
-from sfumato.errors import InputError, percent
+from sfumato.errors import InputError, percent, pluralize
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.drawing import WIDE, Bar, bar_drawing, palette, percent_up
+from sfumato.report.drawing import NARROW, WIDE, Bar, bar_drawing, palette, percent_up
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MOST_BARS = 60  # of a picture
 _MOST_ROWS = 2000  # of the numbers below
 _AROUND, _HIGHEST = 70, 640  # pixels: around the bars of a column, and of a frame in a notebook
+_EXACT = 1e-9  # error of a sum of doubles
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STYLE = "body{margin:8px;font-size:14px}figure{margin:0 0 16px}"
 
@@ -42,9 +43,14 @@ class BarFigure:
     def html(self) -> str:
         """Return the figure as HTML."""
         left_out = len(self.bars) - _MOST_BARS
-        note = f"<p>{left_out:,} more are not drawn.</p>" if left_out > 0 else ""
+        note = f"<p>Not drawn: {pluralize(left_out, 'value')}.</p>" if left_out > 0 else ""
         heading = f'<h3 style="margin:0 0 6px;font-size:1rem">{escape(self.title)}</h3>'
-        return f"<figure>{heading}{bar_drawing(self.title, self.bars[:_MOST_BARS])}{note}</figure>"
+        drawn = self.bars[:_MOST_BARS]
+        pictures = (
+            f'<div class="on-page">{bar_drawing(self.title, drawn)}</div>'
+            f'<div class="on-phone">{bar_drawing(self.title, drawn, NARROW)}</div>'
+        )
+        return f"<figure>{heading}{pictures}{note}</figure>"
 
 
 def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: str | None) -> HtmlPage:
@@ -158,7 +164,7 @@ def _anonymized_numbers(facts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
     smallest, worst = facts["smallest_class"], max(facts["loss_metric"].items(), key=lambda each: each[1])
     suppressed = facts["suppressed"] / max(facts["rows"], 1)
     return (
-        (f"{smallest:,}", f"{facts['counted']} at least in every class; there are {facts['classes']:,} classes"),
+        (f"{smallest:,}", f"{facts['counted']} at least in every class, of {pluralize(facts['classes'], 'class')}"),
         (percent_up(1 / max(smallest, 1)), "highest chance that a match by these columns is right"),
         (f"{facts['rows'] - facts['suppressed']:,}", f"rows published; {percent(suppressed)} suppressed"),
         (f"{percent(worst[1])}", f"of the detail of {worst[0]} is lost, the most of all columns"),
@@ -173,11 +179,17 @@ def _anonymized_uses(release: Anonymized, quasi: Sequence[str]) -> Markup:
     read_off = [
         f"{name} ({percent(rows / published)} of the rows)" for name, rows in facts["homogeneous"].items() if rows
     ]
-    good = [
-        ("Counts and tables of the published values.", "They are exact for the published rows."),
-        (f"Analyses by {listed(quasi)} in coarser values.", "The bars below show the values that are left."),
-    ]
+    suppressed, share = release.suppressed_columns, facts["suppressed"] / max(facts["rows"], 1)
+    usable = [name for name in quasi if name not in suppressed]
+    coarser = [name for name in usable if facts["loss_metric"][name] > share + _EXACT]
+    exact = [name for name in usable if name not in coarser]
+    good = [("Counts and tables of the published values.", "They are exact for the published rows.")]
+    if coarser:
+        good.append((f"Analyses by {listed(coarser)} in coarser values.", "The bars below show these values."))
+    if exact:
+        good.append((f"Analyses by {listed(exact)}.", "The published rows keep their full detail."))
     bad = [
+        *([(f"Analyses by {listed(suppressed)}.", "Every value was replaced by *.")] if suppressed else []),
         ("Recipients who know other columns.", "The rule holds for an attacker who knows these columns only."),
         ("Two releases of the same people.", "Their classes can be intersected."),
         *([("Hiding a value that a whole class shares:", f"{listed(read_off)}.")] if read_off else []),

@@ -57,6 +57,11 @@ class PeopleByColumn:
         """The largest size of a number."""
         return max(abs(number) for values in self.by_column.values() for number in values.values())
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """The ends of a scale that shows every number, with zero in its middle."""
+        return float(-self.widest), float(self.widest)
+
 
 @dataclass(frozen=True)
 class DemoRelease:
@@ -66,8 +71,8 @@ class DemoRelease:
         epsilon: the loss, as text.
         right_guesses: largest probability of a right guess whether a person is in the table.
         numbers: the number of released numbers.
-        worst: the largest error of a number, in people.
-        marginals: the people by each column.
+        worst: the largest error of a released number, in people.
+        marginals: the people by each column: sums of released numbers.
     """
 
     epsilon: str
@@ -76,12 +81,13 @@ class DemoRelease:
     worst: int
     marginals: PeopleByColumn
 
-    def sentences(self, people: str) -> tuple[str, ...]:
-        """Return the three sentences of the page about a table of ``people``."""
+    def sentences(self, people: str, worst_sum: int) -> tuple[str, ...]:
+        """Return the sentences of the page about a table of ``people``; a bar is off by at most ``worst_sum``."""
         chance = f"right with a chance of at most {percent_up(self.right_guesses)}, instead of 50 %"
         return (
             f"{people}.",
-            f"{self.numbers} numbers released, the worst is off by {self.worst:,}.",
+            f"{self.numbers} numbers are released. None is off by more than {self.worst:,}.",
+            f"The bars below are sums of them. None is off by more than {worst_sum:,}.",
             f"From this release alone, a guess whether a child is in the table is {chance}.",
         )
 
@@ -106,21 +112,21 @@ def render_demo(
     from markupsafe import Markup
 
     differences = [each.marginals.minus(real) for each in releases]
-    widest = float(max(each.widest for each in differences))
     steps = [
         {
             "epsilon": each.epsilon,
-            "sentences": each.sentences(people),
+            "sentences": each.sentences(people, difference.widest),
+            "widest": f"{difference.widest:,}",
             "synthetic": each.marginals.drawn(f"Synthetic people at epsilon {each.epsilon}"),
-            "difference": difference.drawn(f"Synthetic minus real at epsilon {each.epsilon}", (-widest, widest)),
+            "difference": difference.drawn(f"Synthetic minus real at epsilon {each.epsilon}", difference.span),
         }
         for each, difference in zip(releases, differences, strict=True)
     ]
     page = {
         "title": "A million children, released with a guarantee",
         "lead": (
-            "On the left is the real table. It is published, so it can be shown. Next to it is a synthetic table, "
-            "which protects every child by differential privacy. No synthetic row is a child."
+            "The real table is published, so this page can show it next to a synthetic table. The synthetic table "
+            "protects every child by differential privacy. No synthetic row is a child."
         ),
         "steps": steps,
         "first": first,

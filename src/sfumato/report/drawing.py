@@ -100,6 +100,8 @@ class BarWidths:
 
 WIDE = BarWidths()
 """The widths of a picture across a page."""
+NARROW = BarWidths(labels=146, bars=66, numbers=150, step=20, letters=22)
+"""The widths of a picture on a phone."""
 CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=17, intervals=False)
 """The widths in a card, of which three stand in a row."""
 

@@ -122,7 +122,7 @@ def _four_numbers(book: Codebook) -> tuple[tuple[str, str], ...]:
         )
         numbers.append(
             (
-                f"\N{PLUS-MINUS SIGN} {max(known):,} rows",
+                f"\N{PLUS-MINUS SIGN} {pluralize(max(known), 'row')}",
                 f"or better, for {some} by one column ({percent(share)}, with 95 % confidence)",
             )
         )
@@ -135,7 +135,7 @@ def _four_numbers(book: Codebook) -> tuple[tuple[str, str], ...]:
     several = [table.deviation for table in book.measured if len(table.attributes) > 1]
     if several:
         smallest = math.ceil(_SMALLEST * median(several))
-        numbers.append((f"{smallest:,} rows", "the smallest count worth reading in a table of several columns"))
+        numbers.append((pluralize(smallest, "row"), "the smallest count worth reading in a table of several columns"))
     else:
         numbers.append(("none", "no table of several columns was measured"))
     return tuple(numbers)
@@ -302,7 +302,7 @@ def _columns(book: Codebook) -> Markup:
         '<p class="note">Bars are rows of this file, scaled to the table. The whisker holds the real number with 95 % '
         "confidence. Of many numbers, a line shows the rows and a band around it holds the real numbers. Brown bars, "
         'or stretches below a line, were measured together as one group.</p><div class="grid">{}</div>{}'
-    ).format(figures, Markup("<p>{} more columns are left out here.</p>").format(left_out) if left_out > 0 else "")
+    ).format(figures, Markup("<p>Left out here: {}.</p>").format(pluralize(left_out, "column")) if left_out > 0 else "")
 
 
 def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
@@ -377,8 +377,8 @@ def _question(book: Codebook) -> Markup:
         return shell.format(command)
     rows, name, label, low, high = max(values, key=lambda value: value[0])
     return shell.format(command.replace("column = 'value'", f"{name} = '{label}'")) + Markup(
-        "<p>The file has {:,} rows with {} = {}. The real number lies between {:,} and {:,}, with 95 % confidence.</p>"
-    ).format(rows, name, label, low, high)
+        "<p>The file has {} with {} = {}. The real number lies between {:,} and {:,}, with 95 % confidence.</p>"
+    ).format(pluralize(rows, "row"), name, label, low, high)
 
 
 def _values(column: ColumnEntry) -> Markup:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError, QueryError, SizeError
+from sfumato.errors import InputError, QueryError, SizeError, pluralize
 from sfumato.ledger.entry import RENAMED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
 from sfumato.synthesize.budget_allocation import NoisyTotal, PublicTotal, RowTotal, refuse_wrong_total
@@ -253,7 +253,7 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
 def _rule(taken: RankedMethod, total: RowTotal) -> str:
     """Return in words why a method was taken."""
     known = "" if isinstance(total, PublicTotal) else " (the number of rows is not public)"
-    table = f"a table of {taken.rows:,} rows{known}"
+    table = f"a table of {pluralize(taken.rows, 'row')}{known}"
     if taken.hidden_by_noise:
         return f"noise hides {table} in every method; this method needs the fewest rows"
     if math.isinf(taken.error):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.errors import BudgetError, InputError, LossError
+from sfumato.errors import BudgetError, InputError, LossError, pluralize
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
 from sfumato.vault.interface import Mechanisms
@@ -203,7 +203,8 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     rows = assumed_rows(total) + (not public)
     if (most := _usual_error(domain, loss.divisible)) >= rows:
         if public:
-            return (f"at this loss noise may outweigh all of {rows:,} rows; a synthetic table would be all noise",)
+            every = pluralize(rows, "row")
+            return (f"at this loss noise may outweigh all of {every}; a synthetic table would be all noise",)
         return (f"at this loss noise may outweigh {most:,} rows; a synthetic table of fewer rows is all noise",)
     columns = len(domain)
     if domain.size <= MANY_ROWS or (most := _usual_error(domain, loss.divisible * Fraction(1, columns))) < rows:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 from sfumato.domain import Domain
+from sfumato.errors import pluralize
 from sfumato.synthesize import cell_positions
 from sfumato.synthesize.auto import AUTO, method_named
 from sfumato.synthesize.budget_allocation import (
@@ -74,10 +75,10 @@ class Preview:
             width = max(map(len, self.columns))
             lines += [f"  {name:<{width}}  {error:>9,}" for name, error in self.columns.items()]
         if self.pair is not None:
-            lines.append(f"A count of a measured pair of values is off by about {self.pair:,} rows.")
+            lines.append(f"A count of a measured pair of values is off by about {pluralize(self.pair, 'row')}.")
             lines.append(
-                f"Pairs need about {self.rows_for_pairs:,} rows.  In a smaller table noise hides them, and batched "
-                "then measures single columns alone."
+                f"Pairs need about {pluralize(self.rows_for_pairs, 'row')}.  In a smaller table noise hides them, and "
+                "batched then measures single columns alone."
             )
         return "\n".join(lines)
 

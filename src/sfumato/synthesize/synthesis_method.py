@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from sfumato.domain import Domain
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, pluralize
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.budget_allocation import RowTotal, assumed_rows, refuse_wrong_total
 from sfumato.synthesize.graphical import Graphical, expected_errors
@@ -191,7 +191,7 @@ class RankedMethod:
     def __str__(self) -> str:
         if self.hidden_by_noise:
             rows = math.ceil(self.rows_needed)
-            return f"{self.method}: noise hides a table of fewer than {rows:,} rows ({self.reason})"
+            return f"{self.method}: noise hides a table of fewer than {pluralize(rows, 'row')} ({self.reason})"
         if math.isinf(self.error):
             return f"{self.method}: cannot be compared without data ({self.left_out})"
         noise = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"

@@ -110,7 +110,7 @@ class Criterion(ABC):
             raise TypeError(f"{cls.__name__} checks its values in _check_values, instead of __post_init__")
         for name in hints.keys() & inspect.get_annotations(cls).keys():
             kind, optional = split_optional(hints[name])
-            if name not in vars(cls) and hasattr(cls, name):
+            if name not in vars(cls) and any(name in vars(base) for base in cls.__mro__[1:]):
                 raise TypeError(f"{cls.__name__}.{name} needs '= field()', or {getattr(cls, name)!r} is its default")
             if not is_supported(kind) or (kind is SparseTable) is not (name == "population"):
                 raise TypeError(f"{cls.__name__}.{name} has a type that no criterion can have: {hints[name]}")

@@ -33,6 +33,8 @@ from sfumato.vault.interface import refuse_no_vault
 from sfumato.vault.release import Release, ReleasedRows, Reported, Tabular, save_text, writable, write_atomically
 from sfumato.vault.vault import Vault
 
+_ALL_LOST = 1 - 1e-9  # the loss of a column that is lost, apart from the error of a double
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
@@ -54,6 +56,11 @@ class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
         rows, suppressed = self.facts["rows"], self.facts["suppressed"]
         left = f"{rows - suppressed:,} of {pluralize(rows, 'row')} in {pluralize(self.facts['classes'], 'class')}"
         return f"{left} by {self.provenance['method']}"
+
+    @property
+    def suppressed_columns(self) -> tuple[str, ...]:
+        """The quasi-identifiers of which every published value is ``*``."""
+        return tuple(name for name, loss in self.facts["loss_metric"].items() if loss >= _ALL_LOST)
 
     @cached_property  # each rewrite assigns the rows of a tuple at random again
     def rows(self) -> ReleasedRows:

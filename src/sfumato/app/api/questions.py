@@ -25,7 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from sfumato.bounded_cache import cached
-from sfumato.errors import InputError, LossError, QueryError
+from sfumato.errors import InputError, LossError, QueryError, pluralize
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact, plain
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class CostRequest(StrictModel):
         notes = error_notes(expected, why) + _computed(query, expected)
         for each in supposed[1:] if any(one.rows for one in expected) else ():
             other = cost(domain, query, self.error, confidence=confidence, rows=each)
-            notes.append(f"For groups of {each:,} rows epsilon = {plain(other.value)} is enough.")
+            notes.append(f"For groups of {pluralize(each, 'row')} epsilon = {plain(other.value)} is enough.")
         return CostEstimate(needed, expected, notes)
 
 

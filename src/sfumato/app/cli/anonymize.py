@@ -223,12 +223,17 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
 
     facts = release.facts
     print_message(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
-    print_message(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
+    print_message(f"Suppressed rows: {facts['suppressed']:,} of {facts['rows']:,}.")
     if facts["left_out"]:
         print_message(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
     if facts["over_bound"]:
         print_message(
             f"{facts['over_bound']:,} of them are beyond the rows that the domain allows one unit, or have no id."
+        )
+    if release.suppressed_columns:
+        print_message(
+            f"Every value of these columns is *: {', '.join(release.suppressed_columns)}. To keep coarser values, "
+            "draft hierarchies ('sfumato hierarchy draft') and give them by --hierarchies, or raise --suppression."
         )
     for name, rows in facts["homogeneous"].items():
         if rows:

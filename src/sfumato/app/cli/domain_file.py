@@ -233,7 +233,7 @@ def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
         "Answers and intervals do not cover these rows. A larger bound leaves out fewer rows, and needs more noise."
     )
     if cut.without_id:
-        text += f" {cut.without_id:,} more rows have no {unit.column}, and are left out of everything."
+        text += f" Left out of everything, without a {unit.column}: {pluralize(cut.without_id, 'row')}."
     return {"fit": lines, "truncation": asdict(cut)}, text
 
 

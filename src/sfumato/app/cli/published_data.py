@@ -13,7 +13,9 @@ from sfumato.app.cli.options import (
     OverwriteOption,
 )
 from sfumato.app.cli.output import (
+    account_in_shares,
     columns,
+    cost_in_shares,
     folder,
     print_message,
     result,
@@ -68,10 +70,10 @@ def demo(
     text = (
         f"A million children\n{_text(children)}\n"
         f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"
-        f"Errors against the published truth, in people\n{columns(children.errors)}\n\n"
+        f"Errors against the published truth, in people\n{columns(_rounded(children))}\n\n"
         f"Rows: {rows}{_line(page)}\n\n"
         f"A census of 15 columns\n{_text(census)}\n\n"
-        f"Share of people in the wrong cell\n{columns(census.errors)}\n\n"
+        f"Share of people in the wrong cell\n{columns(_rounded(census))}\n\n"
         f"Rows: {census_json['rows']}{_line(census_page)}"
     )
     pages = [None if each is None else str(each) for each in (page, census_page)]
@@ -79,7 +81,22 @@ def demo(
 
 
 def _to_json(demonstration: Demonstration) -> dict[str, Any]:
-    return {**demonstration.release.statement(), "errors": list(demonstration.errors), "account": demonstration.account}
+    return {
+        **demonstration.release.statement(),
+        "errors": list(demonstration.errors),
+        "account": str(demonstration.account),
+    }
+
+
+def _rounded(demonstration: Demonstration) -> list[dict[str, Any]]:
+    """Return the errors with three digits, and the names of their columns in words."""
+    return [
+        {
+            name.replace("_", " "): float(f"{value:.3g}") if isinstance(value, float) else value
+            for name, value in row.items()
+        }
+        for row in demonstration.errors
+    ]
 
 
 def _line(page: Path | None) -> str:
@@ -88,7 +105,9 @@ def _line(page: Path | None) -> str:
 
 def _text(demonstration: Demonstration) -> str:
     release = demonstration.release
-    return f"Guarantee: {release.guarantee}\nCost: {release.cost}\nLedger: {demonstration.account}"
+    account = demonstration.account
+    cost = cost_in_shares(release.cost, account.limit.charge if account.limit else None, account)
+    return f"Guarantee: {release.guarantee}\nCost: {cost}\nLedger: {account_in_shares(account)}"
 
 
 def data(

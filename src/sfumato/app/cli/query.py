@@ -400,7 +400,7 @@ def _refuse_unused(**given: bool) -> None:
 
 
 def _line(expected: ExpectedError) -> dict[str, Any]:
-    supposed = "-" if expected.rows is None else f"for {expected.rows:,} rows in a group"
+    supposed = "-" if expected.rows is None else f"for {pluralize(expected.rows, 'row')} in a group"
     measures = {"units": "", "rank": "rows of rank", "row": "divided by the rows of a group"}
     return {
         "answer": expected.name,

@@ -294,7 +294,7 @@ def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: 
     preview = request.preview(domain)
     if not preview.rows_for_pairs:
         return
-    needed = f"pairs of columns need about {preview.rows_for_pairs:,} rows at this loss"
+    needed = f"pairs of columns need about {pluralize(preview.rows_for_pairs, 'row')} at this loss"
     if preview.hides_pairs and not anyway:
         raise InputError(
             f"{needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or release it "

@@ -412,7 +412,7 @@ def _codebook_text(book: Codebook) -> str:
     ]
     paragraphs += ["", COLUMNS_TEXT, lines(held), "", TABLES_TEXT, lines(tables), "", PAIRS_TEXT, lines(pairs)]
     if book.pairs_left_out:
-        paragraphs.append(f"{book.pairs_left_out:,} more pairs are not listed")
+        paragraphs.append(f"Not listed: {pluralize(book.pairs_left_out, 'pair')}")
     return "\n".join([*paragraphs, "", "Every value with its error: --json, --markdown FILE or --html FILE."])
 
 

@@ -344,7 +344,7 @@ def _markdown(book: Codebook) -> Iterator[str]:
         ],
     )
     if book.pairs_left_out:
-        yield from ("", f"{book.pairs_left_out:,} more pairs are not listed.")
+        yield from ("", f"Not listed: {pluralize(book.pairs_left_out, 'pair')}.")
 
 
 def _column_markdown(column: ColumnEntry) -> Iterator[str]:
