@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -367,7 +368,15 @@ def test_linked_tables_are_signed_as_a_folder(tmp_path: Path) -> None:
     unwritten = linked_sign_off(signed_tables(document["codebook"], document), purpose=Purpose())
     assert not any(each.text.startswith("Each table") for each in unwritten.checks)
     assert any("the stated errors were not compared" in each["text"] for each in told["checks"])
+    shutil.copytree(tmp_path / "hospital", tmp_path / "others")
+    judge = ("evaluate", "hospital", "made", "--schema", "hospital.yaml", "--holdout", "others", "--json")
+    (tmp_path / "judged.json").write_text(sfumato(*judge, cwd=tmp_path, code=0).stdout)
+    judged = sheet(tmp_path, "--ledger", "hospital.ledger", "--evaluation", "judged.json", file="made")
+    assert (judged["internal"], judged["tiles"]["Risk measured"]) == (True, "No leak found")
+    assert {each["question"] for each in judged["risk"]} >= {"Membership of a family (visits)"}
     (tmp_path / "made" / "patients.csv").write_text("name\nAnn Lee\n")
+    stale = ("sign-off", "made", "--evaluation", "judged.json", "--html", "none.html")
+    assert "evaluates other files than made" in sfumato(*stale, cwd=tmp_path, code=2).stderr
     assert any("they were edited" in each["text"] for each in sheet(tmp_path, file="made")["checks"])
     (tmp_path / "made" / "patients.csv").unlink()
     (tmp_path / "made" / "raw").mkdir()

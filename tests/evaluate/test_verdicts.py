@@ -116,6 +116,13 @@ def test_an_attack_is_judged_by_its_interval(release, low, bound, tested, verdic
     assert judgement.verdict is verdict
 
 
+def test_a_single_column_is_paired_with_none(release, results):
+    single = replace(release, attributes=("age",), pair_distance=((0.3,),), association_gap=(0.0, "age", "age"))
+    questions = [each.question for each in accuracy_verdicts(single, results)]
+    assert not any("two columns" in question or "association" in question for question in questions)
+    assert single.worst_pair_text is None
+
+
 def test_the_worst_verdict_counts(release, results):
     verdicts = accuracy_verdicts(replace(release, association_gap=(0.31, "town", "rich")), results)
     assert worst(verdicts) is Verdict.NOT_FOR_USE

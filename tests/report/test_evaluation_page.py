@@ -109,6 +109,22 @@ def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breakin
     )
 
 
+def test_the_first_sentence_agrees_with_the_verdicts(judged, breaking_domain):
+    """The page leaves exact shares out, and still judges single columns by them."""
+    page = evaluation_page("Trial", judged.results, breaking_domain)
+    verdicts = next(rows for heading, rows in page.overview.items() if heading.startswith("Verdicts"))
+    assert "not measured" not in {row["this release"] for row in verdicts if row["question"] == "Counts by one column"}
+    assert page.lead == evaluation_page("Trial", judged.results, breaking_domain, internal=True).lead
+    assert [name for name in verdicts[0] if name != "release"][:2] == ["question", "verdict"]
+
+
+def test_no_column_is_paired_with_itself(judged, breaking_domain):
+    page = evaluation_page("Trial", judged.results, breaking_domain)
+    caption = next(plot.caption for plot in page.plots if plot.name == "pairs")
+    first, second = re.search(r"The worst is (\S+) with (\S+) in", caption).groups()
+    assert first != second
+
+
 def test_a_page_says_that_it_counts_rows_where_one_person_has_several(judged, breaking_domain):
     said = "Scores, classes and attacks count rows, and one patient has up to 5 of them"
     several = replace(breaking_domain, unit=Unit("patient", rows=5))

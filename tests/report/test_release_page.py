@@ -85,6 +85,12 @@ def test_four_numbers_stand_at_the_top(book) -> None:
     assert page.facts[0][1] == "guarantee, for one row"
 
 
+@pytest.mark.parametrize(("epsilon", "weak"), [("50", True), ("1", False), ("none at all", False)])
+def test_a_weak_guarantee_is_named_at_the_top(book, epsilon, weak) -> None:
+    weakened = replace(book, guarantee=replace(book.guarantee, loss={"epsilon": epsilon}))
+    assert ("may be right up to 100 % of the time" in release_page("Synthetic table", weakened).lead) is weak
+
+
 def test_an_error_bar_reaches_from_the_least_to_the_most(book) -> None:
     """The drawing of a column of two values, point by point."""
     column = next(column for column in book.columns if column.name == "rich")

@@ -18,7 +18,7 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.evaluate.verdicts import Judgement, Verdict
 from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off, release_sign_off
-from sfumato.report.sign_off.sign_off_page import Purpose, ordered_checks, points_to_judge, render_sign_off
+from sfumato.report.sign_off.sign_off_page import Purpose, attack_tile, ordered_checks, points_to_judge, render_sign_off
 
 DOMAIN = Domain(
     (
@@ -132,6 +132,21 @@ def test_an_evaluation_shows_the_same_in_python_as_in_the_command(releases, tmp_
         release_sign_off(by_kind["answer"], PURPOSE, evidence)
     with pytest.raises(InputError, match="evaluates other files than the file of this release"):
         release_sign_off(by_kind["anonymized"], PURPOSE, evidence)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "one", "two"),
+    [
+        (Verdict.NO_LEAK, "1 attack was run: no difference", "2 attacks were run: no difference"),
+        (Verdict.LEAK, "1 attack was run. It did better on people", "2 attacks were run. At least one did better"),
+        (Verdict.BROKEN, "It did better than the guarantee", "At least one did better than the guarantee allows"),
+        (Verdict.UNKNOWN, "1 attack was run on too few people to judge it", "2 attacks were run on too few people"),
+    ],
+)
+def test_attacks_are_counted_in_english(verdict: Verdict, one: str, two: str) -> None:
+    attack = replace(ATTACKS[0], verdict=verdict)
+    assert one in attack_tile([attack], "file").sentence
+    assert two in attack_tile([attack, attack], "file").sentence
 
 
 def test_sign_off_returns_the_page(releases, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,12 @@ class EvaluationResult:
         return self.pair_distance[first][second], self.attributes[first], self.attributes[second]
 
     @property
+    def worst_pair_text(self) -> str | None:
+        """The worst pair as text; None for a single attribute, or if no pair is off."""
+        distance, first, second = self.worst_pair
+        return f"{first} x {second}" if distance and first != second else None
+
+    @property
     def most_pairs(self) -> float:
         """The total variation that 95 % of the pairs of attributes stay below or reach."""
         pairs = list(combinations(range(len(self.attributes)), 2)) or [(0, 0)]

@@ -9,13 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import percent
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import BASELINES, CEILING, FLOOR, RAW, baseline
 from sfumato.evaluate.intervals import Advantage
 from sfumato.evaluate.utility.scorecard import rescaled
+
+if TYPE_CHECKING:
+    from sfumato.evaluate.linked.linked_evaluation import LinkedResult
 
 THRESHOLD_SET = "default set 1"
 """Name of the thresholds below, which pages show."""
@@ -130,17 +133,18 @@ def accuracy_verdicts(result: EvaluationResult, results: Sequence[EvaluationResu
         result: the release.
         results: all results of the same evaluation, with the baselines.
     """
-    verdicts = [_columns(result), _worst_pair(result), _association(result, results)]
+    verdicts = [_columns(result)]
     floor, ceiling = baseline(results, FLOOR), baseline(results, CEILING)
-    if floor is not None and len(result.attributes) > 1:
-        verdicts.insert(1, _pairs(result, floor, ceiling))
+    if len(result.attributes) > 1:
+        verdicts += [] if floor is None else [_pairs(result, floor, ceiling)]
+        verdicts += [_worst_pair(result), _association(result, results)]
     raw = baseline(results, RAW)
     if result.learning is not None and raw is not None and raw.learning is not None:
         verdicts.append(_learner(result, raw))
     return tuple(verdicts)
 
 
-def risk_verdicts(result: EvaluationResult) -> tuple[Judgement, ...]:
+def risk_verdicts(result: EvaluationResult | LinkedResult) -> tuple[Judgement, ...]:
     """Return the verdict on each attack: whether its 95 % interval covers 0, and whether it passes the limit."""
     return tuple(map(_attack, result.attacks))
 

@@ -59,7 +59,7 @@ def evaluation_page(
         journal: entries of the ledger with what was spent so far.
         internal: if true, also show exact shares of the protected table, with a warning at the top.
     """
-    verdicts = _verdicts(results)
+    lead, verdicts = _lead(results), _verdicts(results)  # exact shares are needed for the verdict on single columns
     if not internal:
         results = [without_exact_shares(result) for result in results]
     attacked = any(result.attacks for result in results)
@@ -69,8 +69,7 @@ def evaluation_page(
             *((claim_picture(results, findings), curve_picture(results)) if attacked else ()),
             class_picture(results),
             column_picture(results, domain, internal=internal),
-            pair_picture(results),
-            association_picture(results),
+            *((pair_picture(results), association_picture(results)) if len(domain) > 1 else ()),
             query_picture(results),
             *((learning_picture(results, journal),) if attacked else ()),
         )
@@ -78,7 +77,7 @@ def evaluation_page(
     return Page(
         title=title,
         kicker="Evaluation \N{MIDDLE DOT} for the owner of the table",
-        lead=_lead(results),
+        lead=lead,
         warning=_INTERNAL if internal else "",
         notes=_notes(domain, internal=internal, attacked=attacked),
         overview=verdicts | risk,
@@ -98,7 +97,7 @@ def _lead(results: Sequence[EvaluationResult]) -> str:
         scores = [each for each in judgements if not each.is_risk]
         attacks = [each for each in judgements if each.is_risk]
         risk = worst(attacks).value.lower() if attacks else "not evaluated"
-        parts.append(f"{name}: weakest accuracy {worst(scores).value.lower()}, risk {risk}.")
+        parts.append(f"{name}: weakest accuracy: {worst(scores).value.lower()}; risk: {risk}.")
     return " ".join(parts)
 
 
@@ -148,16 +147,17 @@ def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:
 
 
 def _verdicts(results: Sequence[EvaluationResult]) -> dict[str, ShownTable]:
-    """Return the table of verdicts by its heading; nothing without a release."""
+    """Return the table of verdicts by its heading, with names if there are several releases; nothing without one."""
+    by_name = judged(results)
     rows = tuple(
-        {
-            "release": name,
+        ({"release": name} if len(by_name) > 1 else {})
+        | {
             "question": each.question,
+            "verdict": each.verdict.value,  # early, so that a narrow screen shows it
             "this release": each.figure,
             "to compare with": each.compared_with,
-            "verdict": each.verdict.value,
         }
-        for name, verdicts in judged(results).items()
+        for name, verdicts in by_name.items()
         for each in verdicts
     )
     return {f"Verdicts ({THRESHOLD_SET})": rows} if rows else {}
@@ -181,7 +181,7 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
                 "U2 from floor (0) to other people (1)": scale,
                 "95 % of pairs are off by at most": result.most_pairs,
                 "worst pair is off by": result.worst_pair[0],
-                "worst pair": " x ".join(result.worst_pair[1:]) if result.worst_pair[0] else None,
+                "worst pair": result.worst_pair_text,
                 "largest change of an association": result.association_gap[0],
                 "largest change of a correlation": None if correlation is None else correlation[0],
                 "largest change of a point": None if point is None else point[0],

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from sfumato.arguments import listed
 from sfumato.errors import InputError, percent, pluralize
+from sfumato.evaluate.stated_claims import parse_stated_loss
+from sfumato.evaluate.verdicts import WEAK_GUARANTEE
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
-from sfumato.report.drawing import CARD, Bar, PairCell, Trust, band_drawing, bar_drawing, pair_matrix
+from sfumato.report.drawing import CARD, Bar, PairCell, Trust, band_drawing, bar_drawing, pair_matrix, percent_up
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -102,7 +104,21 @@ def _lead(book: Codebook) -> str:
         return f"{book.notice[:1].upper()}{book.notice[1:]}. {shown_to(book.guarantee.text)}"
     return (
         f"These {pluralize(book.rows, 'row')} look like rows of the table, and no row is a person. A model drew them "
-        f"after it saw only noisy counts. {shown_to(book.guarantee.text)}"
+        f"after it saw only noisy counts. {_weakness(book)}{shown_to(book.guarantee.text)}"
+    )
+
+
+def _weakness(book: Codebook) -> str:
+    """Return a sentence about a guarantee that hardly protects; empty for any other."""
+    try:
+        right = parse_stated_loss(book.guarantee.loss).right_guesses()
+    except (KeyError, TypeError, ValueError, InputError):  # a damaged file; its sign-off page refuses it
+        return ""
+    if right <= WEAK_GUARANTEE:
+        return ""
+    return (
+        f"The guarantee hardly protects: a guess whether a unit ({book.guarantee.unit}) is in the table may be right "
+        f"up to {percent_up(right)} of the time. "
     )
 
 

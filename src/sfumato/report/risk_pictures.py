@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sfumato.errors import percent
+from sfumato.errors import percent, pluralize
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released
@@ -64,9 +64,6 @@ def _frontier_layers(rows: Sequence[Row], ends: Sequence[Row]) -> list[Any]:
     base = layer(rows)
     return [
         layer(ends).mark_rule(strokeDash=[5, 4], color="#888").encode(y=alt.Y("U2:Q")),
-        layer(ends)
-        .mark_text(align="left", dx=4, dy=-6, color="#888")
-        .encode(y=alt.Y("U2:Q"), x=alt.value(0), text=alt.Text("end:N")),
         base.transform_filter("datum.bound != null")
         .mark_tick(orient="vertical", thickness=3, size=18, opacity=0.6)
         .encode(x=alt.X("bound:Q"), y=utility, color=color, tooltip=[*tooltip, *tooltips(numbers=("bound",))]),
@@ -83,11 +80,9 @@ def _frontier_caption(results: Sequence[EvaluationResult]) -> str:
     leaks = [result for result, low in lowest if low > 0]
     without_leak = [result for result, low in lowest if low <= 0]
     best = max(without_leak, key=lambda result: result.marginals[1], default=None)
-    caption = (
-        f"Best is top left. {len(leaks)} of {len(results)} releases leak measurably: "
-        f"their interval lies right of zero. "
-    )
-    if best is not None:
+    measured = f"{len(leaks)} of {pluralize(len(results), 'release')}"
+    caption = f"Best is top left. Interval right of zero, which is a measured leak: {measured}. "
+    if best is not None and len(results) > 1:
         caption += f"The most useful release without a measured leak is {best.name} (U2 {best.marginals[1]:.3f}). "
     return caption + (
         "Short thick ticks are the most that a guarantee allows any attack. "
@@ -142,7 +137,7 @@ def _success_bars(rows: Sequence[Row]) -> dict[str, Any]:
         .encode(
             y=release_axis(),
             yOffset=alt.YOffset("people:N", sort=groups),
-            x=alt.X("success:Q", title="share of people", scale=alt.Scale(domain=[0, 1])),
+            x=alt.X("success:Q", title="share of people", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
             color=alt.Color(
                 "people:N",
                 title=None,
@@ -217,12 +212,12 @@ def curve_picture(results: Sequence[EvaluationResult]) -> Plot:
         for result in results
     ]
     sharpest = max(results, key=lambda result: _at(result, 0.01))
+    most = f"{percent(_at(sharpest, 0.01))} of the members of {sharpest.name}, the most of all"
     return Plot(
         "membership",
         title="Membership attack, at every threshold",
         caption="On the dashed diagonal the attacker guesses. What counts is the left end, where a guess is "
-        f"nearly sure: at 1 % false alarms it finds {percent(_at(sharpest, 0.01))} of the members of {sharpest.name}, "
-        "the most of all.",
+        f"nearly sure: at 1 % false alarms it finds {most if _at(sharpest, 0.01) else 'no member of any table'}.",
         alternative="Curves of members found against controls taken for members, both on logarithmic axes, "
         "one for every release.",
         charts=(Chart("", _curves(results)),),
@@ -244,8 +239,9 @@ def _curves(results: Sequence[EvaluationResult]) -> dict[str, Any]:
         for false, true in result.curve
     ]
     log = alt.Scale(type="log", domain=[_LOWEST_RATE, 1])
-    x = alt.X("false:Q", title="controls taken for members", scale=log)
-    y = alt.Y("true:Q", title="members found", scale=log)
+    ticks = alt.Axis(values=[0.001, 0.01, 0.1, 1])
+    x = alt.X("false:Q", title="controls taken for members", scale=log, axis=ticks)
+    y = alt.Y("true:Q", title="members found", scale=log, axis=ticks)
     diagonal: list[Row] = [{"false": _LOWEST_RATE, "true": _LOWEST_RATE}, {"false": 1.0, "true": 1.0}]
     lines = (
         layer(values)
@@ -272,8 +268,9 @@ def class_picture(results: Sequence[EvaluationResult]) -> Plot:
     return Plot(
         "classes",
         title="Class sizes and uniques",
-        caption=f"Rows that are equal in every column hide one another. {len(anonymous)} of {len(table)} "
-        "releases have no unique row. For synthetic rows, uniqueness alone is no risk, because no row is a person.",
+        caption="Rows that are equal in every column hide one another. Without a unique row: "
+        f"{len(anonymous)} of {pluralize(len(table), 'table')}. For synthetic rows, uniqueness alone is no risk, "
+        "because no row is a person.",
         alternative="Stacked bars for every release: shares of rows in classes of one, two to four, five to "
         "nine, and more.",
         charts=(Chart("", _class_bars(table)),),
@@ -294,7 +291,13 @@ def _class_bars(table: Sequence[Row]) -> dict[str, Any]:
         .mark_bar()
         .encode(
             y=release_axis(),
-            x=alt.X("share:Q", title="share of released rows", stack="zero", scale=alt.Scale(domain=[0, 1])),
+            x=alt.X(
+                "share:Q",
+                title="share of released rows",
+                stack="zero",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(tickCount=5),
+            ),
             color=alt.Color(
                 "rows in the class:N",
                 sort=list(_CLASSES),

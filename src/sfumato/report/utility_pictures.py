@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.domain import Domain
-from sfumato.errors import percent
+from sfumato.errors import percent, pluralize
 from sfumato.evaluate.evaluation_result import SELECTIVITIES, EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, released, selected
 from sfumato.report.page import Chart, Plot, Row, layer, method_color, release_axis, sized, tooltips, top_legend
 
 _COLUMNS = 16  # columns drawn in small multiples
 _ERRORS = (0, 0.001, 0.01, 0.1, 0.5)
+_LEAST_STEP, _LARGEST_STEP, _HEIGHT = 17, 40, 400  # pixels of a row, and of all rows, of a heat map
 _CELLS = 60  # cells of a column drawn; wider ones are drawn in runs
 
 
@@ -89,7 +90,8 @@ def pair_picture(results: Sequence[EvaluationResult]) -> Plot:
     """Draw the total variation of every pair of columns as a heat map."""
     releases = selected(results)
     table = [row for result in releases for row in _pair_rows(result, result.pair_distance, "total variation", 0)]
-    worst = max(table, key=lambda row: float(row["total variation"] or 0))
+    pairs = (row for row in table if row["first"] != row["second"])
+    worst = max(pairs, key=lambda row: float(row["total variation"] or 0))
     panels = tuple(
         Chart(result.name, _heat(result, result.pair_distance, "orangered", (0.0, 0.5), "share misplaced"))
         for result in releases
@@ -101,7 +103,7 @@ def pair_picture(results: Sequence[EvaluationResult]) -> Plot:
         f"{worst['release']}: {percent(float(worst['total variation'] or 0))} of the people are in a wrong cell. "
         "On the diagonal stand single columns.",
         alternative=f"Heat maps of the total variation of all pairs of {len(releases[0].attributes)} columns, "
-        f"one for each of {len(releases)} releases.",
+        f"one for each of {pluralize(len(releases), 'release')}.",
         charts=panels,
         table=tuple(table),
     )
@@ -122,8 +124,8 @@ def association_picture(results: Sequence[EvaluationResult]) -> Plot:
         caption="Purple: weaker than in truth, or more negative; orange: stronger. "
         f"The largest gap is {gap:.2f}, between {one} and {two}. "
         "Pearson's correlation for two numbers, otherwise Cramér's V.",
-        alternative=f"Heat maps of the difference of association of all pairs of columns, one for each of "
-        f"{len(releases)} releases.",
+        alternative="Heat maps of the difference of association of all pairs of columns, one for each of "
+        f"{pluralize(len(releases), 'release')}.",
         charts=panels,
         table=tuple(table),
     )
@@ -159,9 +161,9 @@ def query_picture(results: Sequence[EvaluationResult]) -> Plot:
     best = min(released(results), key=lambda result: result.query_error)
     return Plot(
         "queries",
-        title="Errors of 1000 random queries, by selectivity",
+        title="Errors of 1,000 random queries, by selectivity",
         caption=f"Points are medians, bars reach from the lower to the upper decile. {best.name} answers best, off by "
-        f"{best.query_error:.2%} of the table on average. An error as large as the share makes an answer useless.",
+        f"{percent(best.query_error)} of the table on average. An error as large as the share makes an answer useless.",
         alternative="Ranges of the absolute error of random conjunctions for every release, by how many "
         "people they count.",
         charts=tuple(
@@ -213,11 +215,11 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
     costs = (
         f"Guarantee of all releases in the journal together: {journal[-1]['guarantee_so_far']}."
         if journal
-        else "The table next to each score has its guarantee."
+        else "The numbers below name the guarantee of each release."
     )
     return Plot(
         "learning",
-        title="Budget, and what learners make of it",
+        title="Budget, and what learners make of it" if journal else "What learners make of the release",
         caption=f"Gradient boosting trained on the release and tested on real people.{ends} {costs}",
         alternative="Bars of the score of a learner trained on every release.",
         charts=(Chart("", _score_bars(table, [result.family for result in results])), *_budget_chart(journal)),
@@ -245,13 +247,13 @@ def _learner_scores(results: Sequence[EvaluationResult]) -> list[Row]:
 def _score_bars(table: Sequence[Row], kinds: Sequence[str]) -> dict[str, Any]:
     import altair as alt
 
-    measure = f"{table[0]['measure']} for {table[0]['target']}, on people who are in no release"
+    measure = f"{table[0]['measure']} for {table[0]['target']}"
     bars = (
         layer(table)
         .mark_bar()
         .encode(
             y=release_axis(),
-            x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1])),
+            x=alt.X("score:Q", title=measure, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
             color=method_color(kinds),
             tooltip=tooltips("release", "guarantee", numbers=("score",)),
         )
@@ -304,5 +306,5 @@ def _heat(
             ),
             tooltip=tooltips("first", "second", numbers=(title,)),
         ),
-        step=17,
+        step=max(_LEAST_STEP, min(_LARGEST_STEP, _HEIGHT // len(order))),
     )

@@ -245,8 +245,6 @@ class Reported:
     ) -> HtmlPage:
         """Return the page on which a privacy officer decides; outside a notebook, also open it in a browser.
 
-        Write linked tables to a folder and run ``sfumato sign-off`` to show the verdicts of their evaluation.
-
         Args:
             ledger: the path or URL of the ledger, or the open ledger, against which the page is checked.
             to: the people who receive the release.
@@ -254,8 +252,7 @@ class Reported:
             by: the person who asks for the signature.
             dataset: the dataset of the ledger, if the ledger is given by its path or URL.
             evaluation: the path of the output of ``sfumato evaluate --json`` about a file of ``rows``.
-            domain: the description of the table, or its path, for synthetic rows with part of its columns.  Default:
-                the file next to the ledger.
+            domain: the description of the table, for rows with part of its columns.  Default: next to the ledger.
 
         Raises:
             InputError: the ledger holds another release, or the evaluation judges other rows.

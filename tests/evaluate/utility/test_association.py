@@ -40,6 +40,9 @@ def test_the_largest_gap_names_its_pair(everyone):
     changed = matrix.copy()
     changed[2, 5] += 0.5
     assert largest_gap(matrix, changed, everyone.domain) == (pytest.approx(0.5), "job", "rooms")
+    for same in (matrix, matrix + np.eye(len(matrix))):  # a column is never paired with itself
+        gap, one, two = largest_gap(matrix, same, everyone.domain)
+        assert (gap, one != two) == (0.0, True)
 
 
 def test_the_largest_change_of_a_correlation_is_between_numbers(everyone):

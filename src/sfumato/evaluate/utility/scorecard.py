@@ -261,8 +261,13 @@ def associations(source: MarginalSource) -> NDArray[np.float64]:
 
 
 def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain) -> tuple[float, str, str]:
-    """Return the largest absolute difference of two association matrices, with its pair of columns."""
+    """Return the largest absolute difference of two association matrices, with its pair of different columns.
+
+    A single column is paired with itself.
+    """
     gap = np.abs(real - release)
+    if len(gap) > 1:
+        gap[np.tril_indices(len(gap))] = -1.0  # no column with itself, and each pair once
     first, second = np.unravel_index(int(np.argmax(gap)), gap.shape)
     return float(gap[first, second]), domain.names[first], domain.names[second]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +37,14 @@ from sfumato.report.sign_off.synthetic_sign_off import (
 )
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook import Guarantee
-from sfumato.synthesize.linked.linked_codebook import CODEBOOK, STATEMENT, read_family_codebook
+from sfumato.synthesize.linked.linked_codebook import CODEBOOK, STATEMENT, digest_of_folder, read_family_codebook
 
 if TYPE_CHECKING:
     from sfumato.ledger import Entry
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError)
 _UNCOMPARED = Check("The rows and the stated errors were not compared with the ledger", to_judge=True)
+_CONTENT = "Rows drawn from models that were fitted to noisy counts. No row is a person."
 _FORMATS = (".parquet", ".csv")
 
 
@@ -79,7 +79,7 @@ def signed_folder(folder: Path) -> SignedTables:
     book = read_family_codebook(folder)
     try:
         statement = read_json((folder / STATEMENT).read_bytes())
-        return _signed(folder.name, _digest(folder), book, statement, matches=_files_match(folder, book))
+        return _signed(folder.name, digest_of_folder(folder), book, statement, matches=_files_match(folder, book))
     except _UNREADABLE:
         raise InputError(f"{folder / STATEMENT} is damaged, or of a later version", culprit=folder) from None
 
@@ -101,13 +101,6 @@ def _signed(
     if not promised or statement["guarantee"] != text or (loss is None) is text.endswith(neighbours):
         raise contradiction()
     return SignedTables(name, digest, book, guarantee, str(statement["provenance"]["domain"]), matches)
-
-
-def _digest(folder: Path) -> str:
-    """Return the SHA-256 of the lines ``<SHA-256>  <name>`` of all files, in the order of their names."""
-    files = sorted(each for each in folder.iterdir() if each.is_file())
-    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _files_match(folder: Path, book: Mapping[str, Any]) -> bool:
@@ -143,13 +136,20 @@ def choose_linked(signed: SignedTables, journal: Sequence[Entry]) -> tuple[Entry
     return (entry,)
 
 
-def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRecord | None = None) -> SignOff:
+def linked_sign_off(
+    signed: SignedTables,
+    *,
+    purpose: Purpose,
+    record: LedgerRecord | None = None,
+    verdicts: Sequence[Judgement] | None = None,
+) -> SignOff:
     """Return the page of linked synthetic tables.
 
     Args:
         signed: the tables.
         purpose: the recipients and the purpose.
         record: their entry in the ledger; None: no ledger was given.
+        verdicts: the verdicts of an evaluation on attacks, computed from the protected tables; None: not evaluated.
 
     Raises:
         InputError: the codebook is damaged.
@@ -162,35 +162,36 @@ def linked_sign_off(signed: SignedTables, *, purpose: Purpose, record: LedgerRec
     except _UNREADABLE:
         raise InputError("the codebook of the tables is damaged, or of a later version") from None
     right = None if loss is None else loss.right_guesses()
-    unit = signed.guarantee.unit
     privacy = privacy_tile(signed.guarantee, record, _UNCOMPARED, right)
-    tiles = (privacy, accuracy_tile(accuracy), attack_tile((), "release"))
-    source = promise_source(record, "release")
-    words = (signed.guarantee.text,) if right is None else guess_sentences(right, unit, "tables", unconfirmed=source)
+    attacks = tuple(verdicts or ())
+    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "release"))
+    judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
     return SignOff(
         title=signed.name,
         kind="Linked synthetic tables",
         subtitle=f"{pluralize(len(tables), 'linked table')}, {pluralize(units, 'synthetic unit')}",
         requested_by=purpose.requested_by,
         tiles=tiles,
-        content=(
-            ("Content", "Rows drawn from models that were fitted to noisy counts. No row is a person."),
-            ("Tables", "; ".join(tables)),
-            *purpose.terms(),
-        ),
-        guarantee=words,
+        content=(("Content", _CONTENT), ("Tables", "; ".join(tables)), *purpose.terms()),
+        guarantee=_guarantee(signed.guarantee, right, record),
         right_guesses=right,
         confirmed=False,
         not_protected=NOT_PROTECTED,
         budget=None if record is None else record.budget(confirmed=False),
         accuracy=accuracy,
-        checks=ordered_checks(
-            *_checks(signed, record), *points_to_judge(tiles, accuracy, purpose=purpose, right=right)
-        ),
+        risk=attacks,
+        checks=ordered_checks(*_checks(signed, record), *judged),
         digest=signed.digest,
         head="" if record is None else record.head,
-        internal=False,
+        internal=verdicts is not None,
+        takes_evaluation=True,
     )
+
+
+def _guarantee(guarantee: Guarantee, right: float | None, record: LedgerRecord | None) -> tuple[str, ...]:
+    if right is None:
+        return (guarantee.text,)
+    return guess_sentences(right, guarantee.unit, "tables", unconfirmed=promise_source(record, "release"))
 
 
 def _stated_accuracy(book: Mapping[str, Any]) -> tuple[Judgement, ...]:

@@ -154,9 +154,11 @@ def _synthetic(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
 def _folder(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
     from sfumato.report.sign_off.linked_sign_off import choose_linked, linked_sign_off, signed_folder
 
-    evidence.refuse("a folder of linked tables", "evaluation", "table", "domain")
+    evidence.refuse("a folder of linked tables", "table", "domain")
     signed = signed_folder(path)
-    return linked_sign_off(signed, purpose=purpose, record=evidence.record(partial(choose_linked, signed)))
+    verdicts = evidence.verdicts(signed.name, signed.digest)
+    record = evidence.record(partial(choose_linked, signed))
+    return linked_sign_off(signed, purpose=purpose, record=record, verdicts=verdicts)
 
 
 def _answer(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:

@@ -297,13 +297,15 @@ def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
     """Return the tile of attacks."""
     if not attacks:
         return Tile("Risk measured", NOT_EVALUATED, f"No result of an attack on this {release} was given.", Tone.NONE)
-    verdict = worst(attacks)
+    verdict, one = worst(attacks), len(attacks) == 1
+    ran = f"{pluralize(len(attacks), 'attack')} {'was' if one else 'were'} run"
+    better = f"{ran}. {'It' if one else 'At least one'} did better"
     sentence = {
-        Verdict.NO_LEAK: "found no difference beyond chance between people in the table and others",
-        Verdict.LEAK: "were run, and at least one did better on people in the table than on others",
-        Verdict.BROKEN: "were run, and at least one did better than the guarantee allows",
-    }.get(verdict, "were run on too few people to judge them")
-    return Tile("Risk measured", verdict.value, f"{pluralize(len(attacks), 'attack')} {sentence}.", _TONES[verdict])
+        Verdict.NO_LEAK: f"{ran}: no difference beyond chance between people in the table and others",
+        Verdict.LEAK: f"{better} on people in the table than on others",
+        Verdict.BROKEN: f"{better} than the guarantee allows",
+    }.get(verdict, f"{ran} on too few people to judge {'it' if one else 'them'}")
+    return Tile("Risk measured", verdict.value, f"{sentence}.", _TONES[verdict])
 
 
 def verdicts_of_file(path: Path, name: str, digests: Sequence[str]) -> tuple[str, list[Judgement]]:

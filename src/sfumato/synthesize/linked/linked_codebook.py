@@ -7,6 +7,7 @@ child.  The rows of a unit weigh at most one together, so numbers count units, n
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,13 @@ _MOST_BYTES = 64 << 20
 _MOST_VALUES = 200  # largest number of listed values of a column
 _MEAN = 0.8  # upper bound of the mean size of noise, in standard deviations
 _PERCENT = 100
+
+
+def digest_of_folder(folder: Path) -> str:
+    """Return the SHA-256 of the lines ``<SHA-256>  <name>`` of all files, in the order of their names."""
+    files = sorted(each for each in folder.iterdir() if each.is_file())
+    lines = [f"{hashlib.sha256(each.read_bytes()).hexdigest()}  {each.name}\n" for each in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

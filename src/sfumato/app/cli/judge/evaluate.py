@@ -246,7 +246,7 @@ def _score_line(scores: EvaluationResult) -> dict[str, Any]:
         "U3": scores.marginals[2],
         "95 % of pairs": scores.most_pairs,
         "worst pair": scores.worst_pair[0],
-        "of": " x ".join(scores.worst_pair[1:]) if scores.worst_pair[0] else None,
+        "of": scores.worst_pair_text,
         "correlation": None if scores.correlation_gap is None else scores.correlation_gap[0],
         **({} if point is None else {"point": point[0], "is": " = ".join(point[1:])}),
         "query error": scores.query_error,
@@ -468,7 +468,7 @@ def _sample_lines(results: Sequence[EvaluationResult]) -> str:
     """Return one line per release with its sample sizes and its standard errors."""
     lines = []
     for each in results:
-        taken = ", ".join(f"{share} of {what}" for what, share in each.sampled.items())
+        taken = ", ".join(f"{what}: {share}" for what, share in each.sampled.items())
         errors = ", ".join(f"{what} {error:.2g}" for what, error in each.standard_errors.items())
         lines.append(f"{each.name}: {taken}; standard errors: {errors}.")
     return "\n".join(lines)

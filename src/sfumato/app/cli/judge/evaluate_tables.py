@@ -44,9 +44,6 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
     from sfumato.evaluate.linked.table_tree import orders, read_table_tree
     from sfumato.evaluate.released import parse_claim
     from sfumato.evaluate.stated_claims import claim_of_folder, stated_orders
-    from sfumato.report.linked_tables_page import linked_evaluation_page
-    from sfumato.report.page import render_interactive
-    from sfumato.vault.release import save_text
 
     if len(given.releases) != 1 or len(given.claims) > 1:
         raise InputError("with --schema one release is judged at a time: a folder with a file for each table")
@@ -68,16 +65,31 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
         judged = judge_linked_tables(real, release, claim=claim, controls=controls, seed=given.seed)
     _report_left_out(Path(given.real), judged.real)
     _report_left_out(folder, judged.released)
+    _write_page(given, folder, judged, overwrite=overwrite)
     page = "" if given.out is None else f"\n\nPage: {given.out}"
+    exact_result(_values(given, folder, judged), _text(judged) + page, as_json=as_json)
+
+
+def _write_page(given: TablesToJudge, folder: Path, judged: LinkedResult, *, overwrite: bool) -> None:
+    """Write the page of the evaluation; nothing without ``out``."""
+    from sfumato.report.linked_tables_page import linked_evaluation_page
+    from sfumato.report.page import render_interactive
+    from sfumato.vault.release import save_text
+
     if given.out is not None:
-        title = f"Evaluation of {folder.name}"
-        save_text(
-            given.out,
-            render_interactive(linked_evaluation_page(title, judged, internal=given.internal)),
-            overwrite=overwrite,
-        )
-    value = judged.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
-    exact_result(value, _text(judged) + page, as_json=as_json)
+        page = linked_evaluation_page(f"Evaluation of {folder.name}", judged, internal=given.internal)
+        save_text(given.out, render_interactive(page), overwrite=overwrite)
+
+
+def _values(given: TablesToJudge, folder: Path, judged: LinkedResult) -> dict[str, Any]:
+    """Return the result as JSON values, with the verdicts and the hash that a sign-off page needs."""
+    from sfumato.evaluate.verdicts import risk_verdicts
+    from sfumato.synthesize.linked.linked_codebook import digest_of_folder
+
+    page = {} if given.out is None else {"page": str(given.out)}
+    verdicts = [{"release": folder.name} | each.to_json() for each in risk_verdicts(judged)]
+    evaluated = {"verdicts": verdicts, "files": {folder.name: digest_of_folder(folder)}}
+    return judged.to_json(internal=given.internal) | page | evaluated
 
 
 def _given(orders: Sequence[str]) -> dict[str, str]:
@@ -124,4 +136,4 @@ def _text(judged: LinkedResult) -> str:
     else:
         lines.append("No attacks were made: they need others of the same population, by --holdout.")
     stated = "no guarantee is stated" if judged.claim is None else f"guarantee: {judged.claim}"
-    return "\n\n".join([*lines, f"Of the release: {stated}."])
+    return "\n\n".join([*lines, f"The release: {stated}."])
