@@ -272,6 +272,25 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+VERDICT = re.compile(r"^\| \[[^\]]+\]\((\S+\.md)\) \| (.*) \|$", re.MULTILINE)
+FIGURE = re.compile(r"(?<![\w.])(?:\d[\d,]*\.?\d*|\.\d+)")
+UNITS = (1, 1000, 0.001, 100)  # of a page's figure in a verdict: seconds or milliseconds, shares or percent
+
+
+def test_every_figure_in_a_verdict_of_the_benchmarks_is_on_its_page() -> None:
+    folder = DOCS / "benchmarks"
+    for page, verdict in VERDICT.findall((folder / "index.md").read_text(encoding="utf-8")):
+        text = re.sub(r"(?<=\d) (?=\d{3}\b)", "", (folder / page).read_text(encoding="utf-8"))
+        measured = [float(figure.replace(",", "")) for figure in FIGURE.findall(text)]
+        for figure in FIGURE.findall(verdict):
+            digits = figure.replace(",", "")
+            places = len(digits.partition(".")[2]) or len(digits.rstrip("0")) - len(digits)
+            rounded = 0.5 * 10.0**-places + 1e-9
+            stated = float(digits)
+            near = any(abs(value * unit - stated) <= rounded for value in measured for unit in UNITS)
+            assert near, f"{page} has no figure that rounds to {figure}: {verdict}"
+
+
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs_redirects")
     pytest.importorskip("mkdocstrings")

@@ -271,8 +271,9 @@ class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
         rows = [(*key, *row) for key, row in zip(first.keys, first.texts, strict=True)]
         table = html_table((*self.groups, *self.columns), rows, labels=len(self.groups))
         more = [f"{_MOST_GROUPS} of {len(self):,} groups"] if len(self) > _MOST_GROUPS else []
-        notes = [*more, *self.notes, *([] if self.truncation is None else [str(self.truncation)])]
-        return table + "".join(map(html_note, notes)) + super().to_html()
+        notes = [*self.notes, *([] if self.truncation is None else [str(self.truncation)])]
+        noted = [*more, *(f"Note: {each}." for each in notes)]
+        return table + "".join(map(html_note, noted)) + super().to_html()
 
 
 @dataclass(frozen=True)

@@ -94,12 +94,28 @@ def draw_answer(answer: Answer) -> HtmlPage:
             f"Each bar is an estimate. Its line holds the exact answer{answer.table_phrase} with a probability of "
             f"{percent(float(answer.confidence))}. {shown_to(answer.guarantee)}"
         ),
+        facts=_answer_numbers(answer),
         terms=answer.terms(),
-        notes=answer.notes,
+        notes=tuple(f"Note: {each}." for each in answer.notes),
         sections=(bar_section("Answers", _answer_bars(answer)),),
         details={"Numbers": numbers},
     )
     return HtmlPage(render(page))
+
+
+def _answer_numbers(answer: Answer) -> tuple[tuple[str, str], ...]:
+    """Return the four numbers of an answer; none if it is not private, such as a simulated one."""
+    promise = "differential privacy"
+    if not answer.guarantee.startswith(promise):
+        return ()
+    (name, amount), *others = answer.provenance["parameters"]["loss"].items()
+    more = "".join(f" ({other} {value})" for other, value in others)
+    return (
+        (f"{name} = {amount}", f"{promise}{more}, for {answer.provenance['unit']}"),
+        (pluralize(len(answer) * len(answer.columns), "number"), "with noise, each with an interval"),
+        (percent(float(answer.confidence)), "confidence of each interval, on its own"),
+        (f"entry {answer.provenance['journal_entry']}", "in the journal of the ledger"),
+    )
 
 
 def draw_answer_columns(answer: Answer, column: str | None) -> HtmlPage:

@@ -28,6 +28,7 @@ _BAR, _ACCENT, _SPENT, _LIMIT = (
 _WIDTH = 380  # of a picture in half a page
 _DARK = re.compile(r"@media \(prefers-color-scheme: dark\) \{.*?\} \}\n", re.DOTALL)
 _STEP = 23  # pixels between rows
+_BEFORE, _LETTER = 12, 6.2  # pixels: before the numbers next to bars, and of one digit
 
 
 def palette(*, dark: bool = True) -> str:
@@ -84,7 +85,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarWidths:
-    """The widths of the labels, the bars and the numbers of a picture of bars, and the height of a row."""
+    """The widths of the labels, the bars and the numbers of a picture of bars, and the height of a row.
+
+    The numbers get more width if they need it.
+    """
 
     labels: int = 190
     bars: int = 320
@@ -100,7 +104,7 @@ class BarWidths:
 
 WIDE = BarWidths()
 """The widths of a picture across a page."""
-NARROW = BarWidths(labels=146, bars=66, numbers=150, step=20, letters=22)
+NARROW = BarWidths(labels=146, bars=66, numbers=40, step=20, letters=22)
 """The widths of a picture on a phone."""
 CARD = BarWidths(labels=120, bars=130, numbers=60, step=16, letters=17, intervals=False)
 """The widths in a card, of which three stand in a row."""
@@ -125,7 +129,7 @@ def bar_drawing(
     for place, bar in enumerate(bars):
         top, middle = place * step, (place + 0.5) * step
         start, end = sorted((x(0), x(bar.value if bar.informative else 0.0)))
-        right = max(end, x(bar.high or 0.0)) + 8 if not widths.intervals else widths.labels + widths.bars + 12
+        right = max(end, x(bar.high or 0.0)) + 8 if not widths.intervals else widths.labels + widths.bars + _BEFORE
         parts += [
             text_mark(widths.labels - 8, middle + 4, _short(bar.label, widths.letters), anchor="end"),
             _bar(bar, (start, end), top + step / 6, step * 2 / 3),
@@ -135,7 +139,8 @@ def bar_drawing(
             parts.append(_whisker(x(bar.low), x(bar.high), middle, min(4.0, step / 5)))
     height = len(bars) * step
     zero = f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>'
-    width = widths.labels + widths.bars + widths.numbers
+    longest = max((len(widths.number(bar)) for bar in bars), default=0)
+    width = widths.labels + widths.bars + max(widths.numbers, math.ceil(_BEFORE + _LETTER * longest))
     return f'<div style="max-width:{width}px">{drawing(title, width, height, zero, *parts)}</div>'
 
 
