@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from contextlib import closing, suppress
 from datetime import timedelta
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,7 +18,7 @@ from authlib.oauth2.base import OAuth2Error
 from joserfc.jwk import OctKey, RSAKey
 from tests.app.test_cli import sfumato
 from tests.server.identity_provider import CLIENT, SECRET, IdentityProvider
-from tests.server.serving import Server
+from tests.server.serving import DOMAIN, Server, write_people
 
 from sfumato.errors import InputError
 from sfumato.ledger.store import Store
@@ -47,6 +49,7 @@ def settings(tmp_path_factory, provider):
         roles_claim="realm.roles",
         stewards=["owner"],
         analysts=["research"],
+        officers=["privacy"],
     )
 
 
@@ -112,7 +115,7 @@ def refused(reply, status=403):
 def test_an_analyst_logs_in_and_leaves(browser):
     assert 'href="/login"' in browser.get("/").text
     entered = log_in(browser)
-    assert (entered.status_code, entered.cookies[COOKIE][:15]) == (200, "sfumato_session")
+    assert (home_after(entered), entered.cookies[COOKIE][:15]) == ("/", "sfumato_session")
     assert "Ana, analyst" in browser.get("/").text
     assert browser.get("/steward").status_code == 403
     browser.post("/leave")
@@ -122,8 +125,43 @@ def test_an_analyst_logs_in_and_leaves(browser):
 
 def test_a_steward_is_who_has_the_role(browser, provider):
     provider.person = person("s2", "Stew", "research", "owner")
-    assert log_in(browser).status_code == 200
+    assert home_after(log_in(browser)) == "/steward"
     assert browser.get("/steward").status_code == 200
+
+
+def home_after(entered):
+    """Return the address to which the page after a login leads."""
+    assert entered.status_code == 200, entered.text
+    home = re.search('0; url=([^"]+)', entered.text)[1]
+    assert f'<a href="{home}">Continue</a>' in entered.text
+    return home
+
+
+def test_a_privacy_officer_logs_in_and_reads_journals_only(browser, provider, server, tmp_path):
+    with server.client("sten", Scope.STEWARD) as steward:
+        steward.register("read", source=str(write_people(tmp_path / "p.parquet")), domain=DOMAIN, limit="1")
+        steward.ask("read", "SELECT COUNT(*) FROM t", epsilon="0.5")
+    provider.person = person("o1", "Olga", "privacy", "research")
+    assert home_after(log_in(browser)) == "/officer"
+    start = browser.get("/", follow_redirects=True)
+    assert (start.url.path, "Olga, privacy officer" in start.text) == ("/officer", True)
+    for path, status in {
+        "/officer/read": 200, "/sign-off/read": 200, "/steward": 403, "/datasets/read": 403, "/steward/read": 403
+    }.items():  # fmt: skip
+        assert browser.get(path).status_code == status, path
+    question = {"aggregate": "count", "epsilon": "0.1", "how": "builder"}
+    assert browser.post("/datasets/read/ask", data=question).status_code == 403
+    assert browser.post("/steward/caps", data={"dataset": "read", "analyst": "Ana", "most": "1"}).status_code == 403
+    with server.ledger("read") as ledger:
+        assert (ledger.remaining().spent.epsilon, set(ledger.caps())) == (Fraction(1, 2), {"sten"})
+    browser.post("/leave")
+    browser.cookies.clear()
+    assert browser.get("/officer").status_code == 401
+
+
+def test_a_steward_who_is_also_a_privacy_officer_is_a_steward(browser, provider):
+    provider.person = person("s3", "Both", "privacy", "owner")
+    assert home_after(log_in(browser)) == "/steward"
 
 
 @pytest.mark.parametrize("roles", [["other"], "researcher", [["research"]], {"research": True}, None])

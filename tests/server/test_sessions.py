@@ -66,6 +66,16 @@ def test_a_browser_that_entered_holds_no_key(server, browse):
     assert browse().post("/enter", data={"key": session}).status_code == 403  # nor does a session begin another
 
 
+@pytest.mark.parametrize(
+    ("scope", "home"), [(Scope.ANALYST, "/"), (Scope.STEWARD, "/steward"), (Scope.OFFICER, "/officer")]
+)
+def test_a_key_opens_the_first_page_of_its_holder(server, browse, scope, home):
+    browser = browse()
+    entered = browser.post("/enter", data={"key": server.key("somebody", scope)})
+    assert (entered.status_code, entered.headers["location"]) == (303, home)
+    assert browser.get(home).status_code == 200
+
+
 @pytest.mark.parametrize("scope", [Scope.ANALYST, Scope.STEWARD])
 def test_no_cookie_opens_a_route_of_programs(server, browse, scope):
     """Another port of the same host is the same site: browsers send the cookie with what its pages post."""

@@ -66,6 +66,13 @@ def home(request: Request, service: CurrentService) -> Response:
     return page("datasets.html.j2", key=key, datasets=datasets)
 
 
+def home_of(key: Key) -> str:
+    """Return the page on which a person starts after a login: a steward's, an officer's, or the datasets."""
+    if key.scope is Scope.OFFICER:
+        return journal_pages.OFFICER
+    return steward_pages.HOME if key.sees_all or key.scope is Scope.INVITATION else "/"
+
+
 @router.get("/enter")
 def arrive(link: Annotated[str, Query(max_length=200)], request: Request, service: CurrentService) -> Response:
     """Show a steward's link as a button.  Software that only opens the address must not use the link up."""
@@ -151,7 +158,7 @@ def come_back(
     now = datetime.now(UTC)
     holder = Key(identity.id, name, identity.scope, now, now + SESSION_LIFETIME, revoked=False)
     # a page, not a redirect: browsers send a strict cookie only after a navigation within this site
-    response = page("entered.html.j2", key=None)
+    response = page("entered.html.j2", key=None, home=home_of(holder))
     _set_session_cookie(request, response, service.sessions.start(holder, identity=identity.id))
     _log_login(request, holder, "provider")
     response.delete_cookie(_LOGIN_COOKIE, path=_LOGIN)
@@ -200,7 +207,7 @@ def _logged_out(request: Request) -> Response:
 
 
 def _start_session(request: Request, service: Service, holder: Key, by: str) -> Response:
-    response = RedirectResponse("/", 303)
+    response = RedirectResponse(home_of(holder), 303)
     _set_session_cookie(request, response, service.sessions.start(holder))
     _log_login(request, holder, by)
     return response

@@ -12,6 +12,7 @@ from datetime import timedelta
 from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -46,7 +47,9 @@ from sfumato_server.ui.rendering import REFUSALS, forget_note, gauge, leave_note
 
 router = APIRouter(include_in_schema=False)
 
-_HERE = "/steward"
+HOME = "/steward"
+"""The address of the steward's first page."""
+
 _ANALYSTS = "/steward/all/analysts"
 SearchText = Annotated[str, Query(max_length=200)]
 _EMPTY: defaultdict[str, str] = defaultdict(str)  # the fields of an empty form
@@ -140,7 +143,7 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
         set_default_cap(service, name, form.cap_share, key)
     except REFUSALS as error:
         return refused_page(key, service, error, form.model_dump())
-    return leave_note(request, _HERE, {"done": f"{name} is registered."})
+    return leave_note(request, HOME, {"done": f"{name} is registered."})
 
 
 @router.post("/steward/caps", response_class=HTMLResponse)
@@ -176,7 +179,7 @@ def set_terms(
         )
     except REFUSALS as error:
         return _settings_problem(name, key, service, error)
-    return leave_note(request, f"{_HERE}/{name}/settings", {"done": "The terms are set."})
+    return leave_note(request, f"{HOME}/{name}/settings", {"done": "The terms are set."})
 
 
 @router.post("/steward/{name}/grants", response_class=HTMLResponse)
@@ -188,7 +191,7 @@ def grant(
     analyst = service.analyst_name(loaded, form.analyst)
     (service.grants.shut_out if form.shut else service.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
     done = f"{analyst} has {'no access' if form.shut else 'access'}."
-    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
+    return leave_note(request, f"{HOME}/{name}/settings", {"done": done})
 
 
 @router.post("/steward/approvals/{approval_id}", response_class=HTMLResponse)
@@ -206,7 +209,7 @@ def approve(
         done = "The release is approved, once. The analyst has to ask for it again."
     else:
         done = "You cannot approve this: it was approved or closed, has expired, or is your own request."
-    return leave_note(request, _HERE, {"done": done})
+    return leave_note(request, HOME, {"done": done})
 
 
 @router.post("/steward/{name}/name", response_class=HTMLResponse)
@@ -220,7 +223,7 @@ def rename(
         ]
     except REFUSALS as error:
         return _settings_problem(name, key, service, error)
-    return leave_note(request, f"{_HERE}/{called}/settings", {"done": f"{name} is renamed to {called}."})
+    return leave_note(request, f"{HOME}/{called}/settings", {"done": f"{name} is renamed to {called}."})
 
 
 @router.post("/steward/{name}/retirement", response_class=HTMLResponse)
@@ -232,7 +235,7 @@ def retire(
     done = "The dataset is retired. It releases nothing more, and its snapshot is deleted."
     if not form.retired:
         done = "The retirement has ended. Read its table again to answer questions again."
-    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
+    return leave_note(request, f"{HOME}/{name}/settings", {"done": done})
 
 
 @router.get("/steward/{name}/settings", response_class=HTMLResponse)
@@ -250,7 +253,7 @@ def read_again(request: Request, name: str, key: Steward, service: CurrentServic
         return _settings_problem(name, key, service, error)
     difference = "It differs from the last version" if changed else "It equals the last version"
     done = f"The table was read. {difference}. It is version {version.number}, and every question is charged again."
-    return leave_note(request, f"{_HERE}/{name}/settings", {"done": done})
+    return leave_note(request, f"{HOME}/{name}/settings", {"done": done})
 
 
 def _parse_document(text: str) -> dict[str, Any]:
@@ -321,10 +324,10 @@ def attention_to(loaded: ServedDataset, service: Service) -> Iterator[Attention]
     try:
         loaded.ledger.check()
     except LedgerError as error:
-        yield Attention(name, f"The ledger is not verified: {error}.", f"{_HERE}/{name}", "See its journal")
+        yield Attention(name, f"The ledger is not verified: {error}.", f"{HOME}/{name}", "See its journal")
     if loaded.dataset.retired:
         return
-    settings, tables = f"{_HERE}/{name}/settings#table-title", service.tables
+    settings, tables = f"{HOME}/{name}/settings#table-title", service.tables
     if tables.is_paused(loaded):
         yield Attention(
             name, "It answers no questions, because its snapshot is missing or was changed.", settings, "Read its table"
@@ -334,7 +337,21 @@ def attention_to(loaded: ServedDataset, service: Service) -> Iterator[Attention]
         yield Attention(name, text, settings, "Read its table again")
     account = loaded.ledger.remaining()
     if budget_is_low(account):
-        yield Attention(name, f"Less than 10 % of its budget is left: {account}.", f"{_HERE}/{name}", "See its journal")
+        yield Attention(
+            name, f"Less than 10 % of its budget is left: {gauge(account).words}.", f"{HOME}/{name}", "See its journal"
+        )
+    else:  # a larger cap would not help if the budget is used up
+        yield from _low_caps(loaded, service)
+
+
+def _low_caps(loaded: ServedDataset, service: Service) -> Iterator[Attention]:
+    """Yield the analysts with access whose caps are used up, or nearly so."""
+    name = loaded.dataset.called
+    for analyst, account in loaded.ledger.caps().items():
+        if budget_is_low(account) and service.grants.admits(loaded.dataset.name, analyst):
+            state = "Less than 10 % of the cap" if account.left else "Nothing of the cap"
+            path = f"{_ANALYSTS}?{urlencode({'q': analyst})}"
+            yield Attention(name, f"{state} of {analyst} is left: {gauge(account).words}.", path, "See the caps")
 
 
 def _analysts_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)

@@ -596,6 +596,21 @@ def test_changed_tables_low_budgets_and_damaged_ledgers_need_attention(server, p
     assert "The journal is not verified:" in get(server, "/steward/watched")[1]
 
 
+def test_a_used_up_cap_of_an_analyst_with_access_needs_attention(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as steward, server.client("cap & co") as analyst:
+        steward.register("bounded", source=str(write_people(tmp_path / "b.parquet", seed=57)), domain=DOMAIN, limit="5")
+        steward.cap("bounded", "cap & co", epsilon="1")
+        analyst.ask("bounded", "SELECT COUNT(*) FROM t", epsilon="0.9")
+        assert not [each for each in attention(server) if each.startswith("bounded")]  # a tenth is left
+        analyst.ask("bounded", "SELECT COUNT(*) FROM t WHERE age < 50", epsilon="0.1")
+        (listed,) = [each for each in attention(server) if each.startswith("bounded")]
+        assert listed.startswith("bounded: Nothing of the cap of cap & co is left")
+        assert 'href="/steward/all/analysts?q=cap+%26+co"' in get(server, "/steward")[1]
+        assert "Nothing of the cap" not in get(server, "/officer", "ida", Scope.OFFICER)[1]
+        assert post("/steward/bounded/grants", analyst="cap & co", shut="true")[0] == 200
+        eventually(lambda: not [each for each in attention(server) if each.startswith("bounded")])
+
+
 @pytest.mark.parametrize(("share", "cap"), [("1/4", "0.5"), ("1/10", "0.2"), ("none", None), ("", None)])
 def test_a_cap_per_analyst_is_proposed_and_set_with_the_limit(server, post, tmp_path, share, cap):
     name = f"capped_{len(share)}_{cap and cap[-1]}"

@@ -47,11 +47,9 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
         expect(steward.get_by_role("button", name="Sign in as steward")).to_be_visible()
     accessible(steward)
     steward.get_by_role("button", name="Sign in as steward").click()
-    expect(steward).to_have_title("Datasets - Sfumato")
-    accessible(steward)
-
-    steward.get_by_role("link", name="Steward").click()
+    expect(steward).to_have_title("Steward - Sfumato")
     expect(steward.get_by_role("region", name="Needs attention")).to_contain_text("Nothing.")
+    accessible(steward)
     steward.get_by_text("Register with a description that you have").click()
     steward.get_by_label("Name", exact=True).fill("people")
     steward.get_by_label("Table: a file").fill(str(table))
