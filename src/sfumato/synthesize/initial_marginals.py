@@ -50,7 +50,7 @@ from sfumato.vault.mechanisms import noises
 COUNT_SHARE = Fraction(1, 200)  # a rough count for planning; the released number also uses the sums of one-way tables
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
-_LEAST_SHARE = Fraction(1, 10**6)  # minimum share, because the computed share is zero at a huge loss
+LEAST_SHARE = Fraction(1, 10**6)  # minimum share, because the computed share is zero at a huge loss
 _LEAST_PART = Fraction(1, 10**9)  # minimum part of a loss for one step or table
 _SUREST = 1e-2  # minimum variance of an expected tail, relative to the noise; a fit with more certain cells fails
 PAIR_CELLS = 20.0
@@ -198,7 +198,7 @@ class OneWayMarginals:
         """Return the share of the loss for all columns of a table of about ``rows`` rows."""
         if self.share is not None:
             return self.share
-        share = max(fraction(one_way_share(split, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
+        share = max(fraction(one_way_share(split, domain, rows)), LEAST_SHARE) * (1 - count_share(total))
         rest = split.left - cell_positions.share(domain)
         return rest if self.pairs and rows < rows_for_pairs(split, float(rest - share), self.pairs) else share
 

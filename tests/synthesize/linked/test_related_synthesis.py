@@ -91,6 +91,18 @@ def test_the_number_of_children_has_less_noise_than_another_column() -> None:
     assert of_number / of_age == pytest.approx((4 * 5 / 6) ** (-1 / 3), rel=0.01)
 
 
+def test_columns_of_few_children_take_a_larger_share_of_the_loss() -> None:
+    """Noise on single columns of a tail is smaller in a small table, because they take more of the same loss."""
+
+    def noise_on_ages(units: int) -> float:
+        release, _ = simulated(some_families(units, 6), related(4), loss=Rho("0.1"))
+        return next(each.deviation for each in release.measured if each.attributes == ("persons.this.age",))
+
+    few, many = noise_on_ages(1_000), noise_on_ages(16_000)
+    # errors are 16 times as large, so the share is 4 times as large, and the deviation half as large
+    assert few / many == pytest.approx(0.5, rel=0.05)
+
+
 def test_siblings_belong_together() -> None:
     families = chained(30_000, 3)
     release, _ = simulated(families, related(4), loss=Rho(100), settings=replace(SMALL, calibration=9))

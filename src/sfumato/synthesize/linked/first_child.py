@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 
 from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, LinkedTables
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
-from sfumato.model.factor import Factor
+from sfumato.model.factor import Factor, FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import Fit, coarsen
 from sfumato.synthesize.linked.child_measures import DerivedMeasures
 from sfumato.synthesize.linked.next_child import (
-    ALONE,
     SEEN,
     Drawn,
+    expected_weight,
     factors_from_source,
     given_children,
     in_rounds,
     logarithm,
+    measure_columns,
     observed,
     one_group,
     regrouped,
@@ -39,7 +40,7 @@ from sfumato.synthesize.linked.next_child import (
 )
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.measurables import Marginal, Measurement
+from sfumato.vault.measurables import Measurement
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ class FirstChildModel:
         attributes = {each.name: each.name for each in self.linked.known_attributes(parent)}
         attributes |= {parent.named("this", each.name): parent.named("first", each.name) for each in parent.plain}
         return attributes | ({parent.number: parent.number} if self.table.number == parent.number else {})
+
+    def numbers(self) -> FloatArray:
+        """Return the source's counts of parent rows by the number of their siblings, from 1 on."""
+        counts: FloatArray = self.source.cells((self.parent.number,))[1 - self.linked.least_children(self.parent) :]
+        return counts
 
     def impossible(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Return the structural zeros of the number and an attribute of the first child."""
@@ -129,9 +135,8 @@ def fit_first_child(
 
 def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, first: FirstChildModel) -> tuple[Fit, bool]:
     """Measure the drawn attributes one by one, and return the first fit, and False if noise hides all rows."""
-    parts = split.shares([derived.domain[name].size for name in first.drawn])
-    marginals = [Marginal((name,)) for name in first.drawn]
-    answers = derived.measure(marginals, split.take(ALONE), shares=parts)
+    rows = expected_weight(first.table, first.source, first.parent.number, first.numbers())
+    answers = measure_columns(derived, split, first.drawn, rows)
     measured = dict(zip(first.drawn, answers, strict=True))
     total = float(measured[first.child.number].values.sum())
     seen = total > SEEN * max(each.standard_error for each in answers)
@@ -163,7 +168,7 @@ def _coarsenings(
     for name, of in first.in_source().items():
         groups = source.coarsenings[of]
         if name == parent.number:
-            counts = source.cells((name,))[1 - first.linked.least_children(parent) :]
+            counts = first.numbers()
             coarsenings[name] = renumbered(groups.groups[-len(counts) :], counts)
         else:
             coarsenings[name] = groups if name == of else without_last(groups, derived.domain[name].size)
@@ -184,7 +189,7 @@ def _place_factors(first: FirstChildModel, coarsenings: Mapping[str, Coarsening]
     parent, table = first.parent, first.table
     last = min(parent.most, PLACES + 1)
     if table.number != parent.number:
-        numbers = first.source.cells((parent.number,))[1 - first.linked.least_children(parent) :]
+        numbers = first.numbers()
         reached = np.cumsum(numbers[::-1])[::-1]  # rows with at least this many siblings
         counts = np.zeros(last)
         np.add.at(counts, np.minimum(np.arange(len(reached)), last - 1), reached)

@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, LinkedTables
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation, fit_model
@@ -25,7 +25,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit, coarsen
+from sfumato.synthesize.initial_marginals import LEAST_SHARE, LEAST_VARIANCE, Fit, coarsen, one_way_share
 from sfumato.synthesize.linked.child_dates import out_of_order_groups, ranks
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.synthesize.marginal_selection import (
@@ -46,9 +46,6 @@ cap.
 
 SCORES = Fraction(7, 100)
 """Share of a round's loss that its scores take."""
-
-ALONE = Fraction(12, 100)
-"""Share of the loss for the single attributes of a child."""
 
 _TIED = 1e-3  # minimum mutual information, in nats, of two attributes whose table is taken from the head
 SEEN = 10.0  # minimum total of a tail, in deviations of the noise on a cell; below it noise hides the tail
@@ -172,12 +169,10 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
     child, table = known.child, derived.table
     alone = [child.named("this", each.name) for each in child.table.attributes]
     alone += [child.number] if known.nested else []
-    parts = split.shares([derived.domain[name].size for name in alone])
-    measured = derived.measure([Marginal((name,)) for name in alone], split.take(ALONE), shares=parts)
+    total = expected_weight(table, known.source, child.number, known.numbers())
+    measured = measure_columns(derived, split, alone, total)
     if known.nested:
         total = float(measured[-1].values.sum())
-    else:
-        total = float(known.numbers() @ (np.array(table.rows) * np.array(table.weights)))
     seen = total > SEEN * max(each.standard_error for each in measured)
     coarsenings = _coarsenings(derived, known, dict(zip(alone, measured, strict=True)), seen=seen)
     regroup = partial(regrouped, known.source, coarsenings)
@@ -198,6 +193,26 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
         for name, first in firsts.items():
             factors.append(Factor((name,), logarithm(regroup(given, {name: first}).values)))
     return started(coarsenings, factors, dict(zip(alone, measured, strict=True)), observations, total), seen
+
+
+def expected_weight(table: DerivedTable, source: Graphical, number: str, counts: FloatArray) -> float:
+    """Return the total weight of a derived table that its source expects, before the table is measured.
+
+    ``counts`` are the source's counts of the numbers of children that make rows.
+    """
+    if table.number == number:
+        return float(counts @ (np.array(table.rows) * np.array(table.weights)))
+    return float(source.model.total * counts.sum() / source.cells((number,)).sum())
+
+
+def measure_columns(
+    derived: DerivedMeasures, split: BudgetSplit, names: Sequence[str], rows: float
+) -> tuple[Measurement, ...]:
+    """Measure single attributes at the share of the loss that a table of about ``rows`` rows needs for them."""
+    domain, rows = derived.domain.project(tuple(names)), max(1.0, rows)
+    share = max(fraction(one_way_share(split, domain, rows)), LEAST_SHARE)
+    parts = split.shares(split.column_sizes(domain.shape, rows))
+    return derived.measure([Marginal((name,)) for name in names], split.take(share), shares=parts)
 
 
 def started(
