@@ -132,13 +132,14 @@ def fit_model(
     if beliefs is None:
         raise InfeasibleError("no combination of cells is possible under these structural zeros")
     state = problem.evaluate(model.factors, beliefs)
-    history = [state.loss]
+    iterations = 0
     for step_rule, first in (
         (Observation.relative, _FIRST_RELATIVE),
         (Observation.gradient, 1.0 / max(problem.curvature, 1e-300)),
     ):
-        taken, memory = first, _Memory()
-        while len(history) <= patience.iterations and not patience.exhausted(history):
+        # a rule that stalls leaves the other one its own patience, because steps of both stall at different places
+        taken, memory, history = first, _Memory(), [state.loss]
+        while iterations < patience.iterations and not patience.exhausted(history):
             directions = problem.directions(state, step_rule)
             next_state = problem.extrapolated(state, directions, taken, memory)
             if next_state is None:
@@ -150,6 +151,7 @@ def fit_model(
                 memory.change, memory.began = -taken * _flat(directions), True
             state = next_state
             history.append(state.loss)
+            iterations += 1
     return replace(model, factors=state.factors)
 
 
