@@ -229,6 +229,28 @@ def test_annealing_considers_all_marginals_inside_the_workload():
     assert found[("a",)] * 3 == found[("a", "b", "c")]
 
 
+def test_aim_measures_columns_and_candidates_as_published():
+    """All columns have equal noise at 9/160 of the loss, and candidates have up to six attributes."""
+    domain = chain_table().domain
+    mechanisms = Recorder(SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)))
+    run_aim(mechanisms, Rho(1), PublicTotal(ROWS), all_marginals(4), limits=SizeLimits())
+    assert mechanisms.asked[0] == Rho(Fraction(9, 160))
+    state = measure_one_way(
+        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)),
+        BudgetSplit(Rho(1), 1),
+        PublicTotal(ROWS),
+        OneWayMarginals(Fraction(1), as_published=True),
+        zeros=(),
+    )
+    assert len({each.deviation for each in state.measured}) == 1
+    assert not state.shrinks
+    found = annealing.closure(
+        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)), state, all_marginals(4), SizeLimits()
+    )
+    assert {len(clique) for clique in found} == {1, 2, 3, 4}
+    assert len(domain) == len({name for clique in found for name in clique})
+
+
 def test_annealing_scores_by_weighted_distance_less_the_noise():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
     state = measure_one_way(mechanisms, BudgetSplit(Rho(1), 1), PublicTotal(ROWS), OneWayMarginals(), zeros=())

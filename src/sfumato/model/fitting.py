@@ -52,6 +52,12 @@ class Observation:
         if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
             raise QueryError("an observation needs one axis an attribute and a positive variance", culprit=self)
 
+    def pooled_with(self, other: Observation) -> Observation:
+        """Return both observations of the same cells as one, weighted by inverse variance."""
+        variance = 1 / (1 / self.variance + 1 / other.variance)
+        counts = variance * (self.counts / self.variance + other.counts / other.variance)
+        return replace(self, counts=counts, variance=variance)
+
     def predict(self, table: FloatArray) -> FloatArray:
         """Return the observed cells that a table over the cells of the model predicts."""
         joined = self.sum_runs(table)

@@ -68,7 +68,8 @@ class Fit:
 
     ``tables`` are all noisy tables as measured: one for each of ``measured``, and one of a measured row count.
     ``prior_expectations`` are the model's counts of marginals before their measurement.  ``totals`` are the totals of
-    the weight of the rows.  ``ordered_groups`` is the number of leading groups of an attribute that are ordered.
+    the weight of the rows.  ``ordered_groups`` is the number of leading groups of an attribute that are ordered.  If
+    ``shrinks`` is False, the model is fitted to noisy counts as they are.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -80,6 +81,7 @@ class Fit:
     prior_expectations: Mapping[Clique, FloatArray] = field(default_factory=dict)
     totals: tuple[NoisyTotals, ...] = ()
     ordered_groups: Mapping[str, int] = field(default_factory=dict)
+    shrinks: bool = True
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """Return the public coarsening of a marginal; None if every code is its own group."""
@@ -148,12 +150,12 @@ class Fit:
         observations = {_cells_of(observation): observation for observation in self.observations}
         for new in new_tables:
             old = observations.get(_cells_of(new))
-            observations[_cells_of(new)] = new if old is None else pooled(old, new)
+            observations[_cells_of(new)] = new if old is None else old.pooled_with(new)
         return tuple(observations.values())
 
     def _likely(self, observation: Observation, expectations: Mapping[Clique, FloatArray]) -> Observation:
         """Return an observation with shrunken counts if it has several attributes."""
-        if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
+        if not self.shrinks or len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
             return observation
         deviation = np.sqrt(observation.variance)
         places = [self.ordered_groups.get(name, 0) for name in observation.attributes]
@@ -187,12 +189,15 @@ class OneWayMarginals:
         importance: weights of the columns when the share is divided.  Default: equal weights.
         pairs: number of larger marginals that will divide the rest of the loss.  If noise would hide them, the columns
             get the whole loss. 0 skips this check.
+        as_published: True for the first round of the published AIM: equal noise on all columns, no falling tails, and
+            a fit to noisy counts that are not shrunk.
     """
 
     share: Fraction | None = None
     max_group_deviations: float = MAX_GROUP_DEVIATIONS
     importance: Sequence[float] | None = None
     pairs: int = 0
+    as_published: bool = False
 
     def share_of(self, split: BudgetSplit, domain: Domain, total: RowTotal, rows: float) -> Fraction:
         """Return the share of the loss for all columns of a table of about ``rows`` rows."""
@@ -224,7 +229,7 @@ def measure_one_way(
     count = _count(mechanisms, split, total)
     row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(row_counts[0].counts))
-    visible = split.column_sizes(domain.shape, rows)
+    visible = [1.0] * len(domain) if columns.as_published else split.column_sizes(domain.shape, rows)
     parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), visible, strict=False)])
     loss = split.take(columns.share_of(split, domain, total, rows))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], loss, shares=parts)
@@ -240,7 +245,7 @@ def measure_one_way(
     ]
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*row_counts, *observations])
     for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
-        if isinstance(attribute, Integer | Real):
+        if isinstance(attribute, Integer | Real) and not columns.as_published:
             coarsenings[attribute.name], observations[index] = _with_tails(
                 attribute, coarsenings[attribute.name], measurement, observations[index]
             )
@@ -253,8 +258,8 @@ def measure_one_way(
         *(_noisy_table(m, [-1], fresh=False) for m in measurements),
     )
     fitted = fit_model(observations, model)
-    ordered_groups = _ordered_groups(domain, coarsenings)
-    return Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, ordered_groups=ordered_groups)
+    fit = Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, shrinks=not columns.as_published)
+    return replace(fit, ordered_groups=_ordered_groups(domain, coarsenings))
 
 
 def _ordered_groups(domain: Domain, coarsenings: Mapping[str, Coarsening]) -> dict[str, int]:
@@ -418,13 +423,6 @@ def _cells_of(observation: Observation) -> tuple[Clique, Runs | None, bool]:
     return observation.attributes, observation.runs, observation.weights is not None
 
 
-def pooled(one: Observation, other: Observation) -> Observation:
-    """Pool two observations of one marginal by inverse variance."""
-    variance = 1 / (1 / one.variance + 1 / other.variance)
-    counts = variance * (one.counts / one.variance + other.counts / other.variance)
-    return replace(one, counts=counts, variance=variance)
-
-
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
     """Sum noisy counts over groups; a group of m codes carries the noise of m cells."""
     counts = groups.merge(measurement.values.astype(np.float64))
@@ -476,7 +474,7 @@ def prior_marginals(domain: Domain, fit: Fit, stored: Sequence[StoredMarginal], 
     for each in stored:
         new = merge_into_groups(domain, fit, each)
         old = observations.get(new.attributes)
-        observations[new.attributes] = new if old is None else pooled(old, new)
+        observations[new.attributes] = new if old is None else old.pooled_with(new)
     return PriorMarginals(tuple(observations.values()), tuple(sorted({each.entry for each in stored})))
 
 

@@ -1,14 +1,23 @@
 """AIM as published: one marginal per round, chosen by the exponential mechanism, at an annealed loss.
 
-The method follows McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
-differentially private synthetic data".  The candidates are the downward closure of the workload, weighted by the
-attributes that they share with it.  A tenth of a round's loss selects, and the rest measures.  If the model hardly
-changed, the noise is halved.
+The method is Algorithm 2 of McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
+differentially private synthetic data", with 16 rounds per attribute and a tenth of each round's loss for selection.
 
-Three things differ from the paper.  The first round counts rows, divides its loss over the one-way marginals by their
-sizes, and merges their rare codes.  Marginals of more than three attributes are no candidates, and the largest tables
-are left out if the vault cannot count all candidates together.  Distances of triples outside all cliques are computed
-on a sample of the model.
+1. All columns are measured with equal noise, at 9/160 of the loss (Algorithm 3).
+2. The candidates are the marginals inside those of the workload, weighted by the attributes that they share with it.
+   A candidate fits if the junction tree stays below the cap times the share of the loss that is spent after the round.
+3. The exponential mechanism selects by weight x (distance - expected noise), and the selected marginal is measured.
+4. If the measurement moved the model by less than the expected noise, the noise of later rounds is halved (Algorithm
+   4).  If at most two rounds remain, one takes the rest.
+
+Six things differ from the paper.  The number of rows is counted first unless it is public.  All columns are measured,
+even if the workload has only some of them.  Codes are merged if noise hides their counts, so that cells are groups.
+Candidates have at most ``MOST_WAYS`` attributes, and the largest tables are left out if the vault cannot count all
+candidates together.  Distances of larger marginals outside all cliques are computed on a sample of the model.  The
+mean positions of numbers in wide cells are measured.
+
+Under pure epsilon, the noise is discrete Laplace.  The losses of selections and measurements add up to the whole loss,
+exactly, under epsilon and under rho.
 """
 
 from __future__ import annotations
@@ -60,6 +69,9 @@ RECORDED = "aim-2022"
 
 SELECTION = Fraction(1, 10)
 """Share of a round's loss for selection; the rest measures."""
+
+MOST_WAYS = 6
+"""Largest number of attributes of a candidate."""
 
 _COMPARED = 1 << 26  # cells of all candidates together, half of the vault's limit
 
@@ -122,12 +134,13 @@ def run_aim(
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(split.loss, Epsilon) else 4  # factor of the loss that halves the noise
-    fit = measure_one_way(mechanisms, split, total, OneWayMarginals(share=one_way), zeros=zeros)
+    columns = OneWayMarginals(share=one_way, as_published=True)
+    fit = measure_one_way(mechanisms, split, total, columns, zeros=zeros)
     candidates = closure(mechanisms, fit, workload, limits)
     random = mechanisms.generator()
     step = Fraction(1, rounds)
     while split.left > 0:
-        if split.left < 2 * step:  # less than two rounds remain: one takes the rest
+        if split.left <= 2 * step:  # two rounds or less remain: one takes the rest
             step = split.left
         measuring = step * (1 - SELECTION)
         within = _within(fit, candidates, int(limits.cells * (1 - split.left + step)))
@@ -144,9 +157,10 @@ def run_aim(
 
 
 def closure(mechanisms: Mechanisms, fit: Fit, workload: Marginals, limits: SizeLimits) -> dict[Clique, int]:
-    """Return the marginals of one to three attributes inside those of the workload, with their weights."""
+    """Return the marginals of at most ``MOST_WAYS`` attributes inside those of the workload, with their weights."""
     cliques = workload_cliques(workload, mechanisms.domain)
-    weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
+    ways = range(1, min(MOST_WAYS, max(map(len, cliques))) + 1)
+    weights = {clique: weight for size in ways for clique, weight in relevant(cliques, size).items()}
     small = comparable(affordable(list(weights), mechanisms.domain, fit, limits), mechanisms.domain, _COMPARED)
     return {clique: weights[clique] for clique in small}
 
