@@ -11,7 +11,7 @@ from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, without_exact_shares
 from sfumato.evaluate.utility.scorecard import rescaled
-from sfumato.evaluate.verdicts import THRESHOLD_SET, judged, worst
+from sfumato.evaluate.verdicts import THRESHOLD_SET, Verdict, judged, worst
 from sfumato.ledger import Account, Entry, Kind
 from sfumato.ledger.entry import method_title
 from sfumato.privacy.loss import NOTHING, Loss
@@ -73,6 +73,7 @@ def evaluation_page(
             query_picture(results),
             *((learning_picture(results, journal),) if attacked else ()),
         )
+    many = len(judged(results)) > _MOST_LEADING
     risk = {"What attacks achieved": _risk(results)} if attacked else {}
     return Page(
         title=title,
@@ -80,8 +81,9 @@ def evaluation_page(
         lead=lead,
         warning=_INTERNAL if internal else "",
         notes=_notes(domain, internal=internal, attacked=attacked),
-        overview=verdicts | risk,
+        overview=risk if many else verdicts | risk,
         details={
+            **(verdicts if many else {}),
             "All scores of utility": _utility(results),
             "What comes from a sample, and its standard error": _samples(results),
         },
@@ -91,9 +93,16 @@ def evaluation_page(
 
 
 def _lead(results: Sequence[EvaluationResult]) -> str:
-    """Return the worst verdicts on the accuracy and on the risk of each release, of at most four."""
+    """Return the worst verdicts on the accuracy and on the risk of up to four releases, or how many of more leak."""
+    by_name = judged(results)
+    if len(by_name) > _MOST_LEADING:
+        risks = [worst([each for each in judgements if each.is_risk]) for judgements in by_name.values()]
+        leaks = sum(risk in (Verdict.LEAK, Verdict.BROKEN) for risk in risks)
+        return (
+            f"{len(by_name)} releases were judged. Attacks found a leak in {leaks}; picture 1 compares them all."
+        )
     parts = []
-    for name, judgements in list(judged(results).items())[:_MOST_LEADING]:
+    for name, judgements in by_name.items():
         scores = [each for each in judgements if not each.is_risk]
         attacks = [each for each in judgements if each.is_risk]
         risk = worst(attacks).value.lower() if attacks else "not evaluated"
