@@ -35,7 +35,17 @@ _OPTIONS = """\
       heading: "{name}"
       toc_label: "{label}"
 """
+_DOCTEST = re.compile(r"^( *)>>> .*(?:\n(?!\s*$).+)*", re.MULTILINE)  # to the next empty line
 _ROLE = re.compile(r":(?:func|class|meth|mod|data|attr):(?=<code>)")
+
+
+class DoctestFences(griffe.Extension):
+    """An extension that shows the doctests of docstrings as code.  Markdown reads ``>>>`` as a quotation."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:  # noqa: ANN401  (the signature of griffe)
+        """Fence the doctests of an object."""
+        if obj.docstring:
+            obj.docstring.value = _DOCTEST.sub(r"\1```pycon\n\g<0>\n\1```", obj.docstring.value)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

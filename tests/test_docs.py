@@ -294,7 +294,15 @@ def test_every_figure_in_a_verdict_of_the_benchmarks_is_on_its_page() -> None:
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs_redirects")
     pytest.importorskip("mkdocstrings")
-    builder = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    builder = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(tmp_path),
+    ]  # quiet warns of nothing
     done = subprocess.run(builder, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "../how-to/serve/" in (tmp_path / "operate" / "index.html").read_text(encoding="utf-8")
@@ -302,6 +310,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert unread == [], "a fence that Markdown does not read is shown as text"
     reference = (tmp_path / "reference" / "python" / "sfumato-synthesize" / "index.html").read_text(encoding="utf-8")
     assert 'id="sfumato.synthesize.auto.auto"' in reference
+    assert "<p>&gt;&gt;&gt;" not in reference, "a doctest is shown as a quotation"
     assert "POST /v1/datasets" in (tmp_path / "reference" / "http" / "index.html").read_text(encoding="utf-8")
 
 
