@@ -98,9 +98,7 @@ def _lead(results: Sequence[EvaluationResult]) -> str:
     if len(by_name) > _MOST_LEADING:
         risks = [worst([each for each in judgements if each.is_risk]) for judgements in by_name.values()]
         leaks = sum(risk in (Verdict.LEAK, Verdict.BROKEN) for risk in risks)
-        return (
-            f"{len(by_name)} releases were judged. Attacks found a leak in {leaks}; picture 1 compares them all."
-        )
+        return f"{len(by_name)} releases were judged. Attacks found a leak in {leaks}; picture 1 compares them all."
     parts = []
     for name, judgements in by_name.items():
         scores = [each for each in judgements if not each.is_risk]

@@ -405,7 +405,7 @@ def _line(expected: ExpectedError) -> dict[str, Any]:
     return {
         "answer": expected.name,
         "standard error": float(f"{expected.standard_error:.3g}"),
-        "half-width": expected.half_width,
+        "half-width": float(f"{expected.half_width:.3g}"),
         "in": measures[expected.measure] or supposed,
     }
 
