@@ -203,6 +203,32 @@ def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path) -> None
         opened.close()
 
 
+def test_an_evaluated_anonymization_prints_on_one_sheet_and_names_a_leak(releases, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    ledger, by_kind = releases
+    recoded = by_kind["anonymized"]
+    recoded.rows.to_csv(tmp_path / "k5.csv")
+    digest = hashlib.sha256((tmp_path / "k5.csv").read_bytes()).hexdigest()
+    leak = replace(ATTACKS[0], verdict=Verdict.LEAK, interval=(0.1, 0.2), question="Singling out", limit=None)
+    judged = [{"release": "k5.csv", **each.to_json()} for each in (*ACCURACY[2:], *UNJUDGED[:3], leak)]
+    (tmp_path / "judged.json").write_text(json.dumps({"files": {"k5.csv": digest}, "verdicts": judged}))
+    page = release_sign_off(recoded, PURPOSE, Evidence(ledger=ledger, evaluation=tmp_path / "judged.json"))
+    assert page.tiles[2].conclusion == "Leak found"
+    assert "A match is right with a probability of at most" in page.tiles[2].sentence
+    assert page.tiles[1].conclusion == "Not for use"  # no question of five was answered well
+    text = render_sign_off(page)
+    assert "the guarantee is the proof" not in text
+    place = tmp_path / "page.html"
+    place.write_text(text, encoding="utf-8")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        shown = opened.new_page()
+        shown.goto(place.as_uri())
+        assert shown.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") == 1
+        opened.close()
+
+
 def test_a_draft_that_nobody_edited_is_a_point_to_judge(tmp_path: Path) -> None:
     rows = pd.DataFrame({"age": [n % 97 for n in range(900)], "town": [["Ulm", "Bern"][n % 2] for n in range(900)]})
     draft = sf.describe(rows)

@@ -246,7 +246,10 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
     """Read released rows from an Arrow table, like ``read_release``."""
     lacking = [name for name in domain.names if name not in table.column_names]
     if lacking:
-        raise TableError(f"the release lacks the columns {', '.join(lacking)} of the domain", culprit=tuple(lacking))
+        raise TableError(
+            f"the release lacks the columns {', '.join(lacking)} of the domain; name a domain without them",
+            culprit=tuple(lacking),
+        )
     twice = [name for name in domain.names if table.column_names.count(name) > 1]
     if twice:
         raise TableError(f"the release has the columns {', '.join(twice)} twice", culprit=tuple(twice))

@@ -253,6 +253,9 @@ def guess_scale(right: float) -> str:
     return drawing(label, _WIDTH, 31, marks, *texts)
 
 
+_LIMIT_TEXT = 70  # width of the text at a limit
+
+
 @dataclass(frozen=True)
 class DrawnInterval:
     """An interval with a label, a tone (``good``, ``care``, ``bad`` or ``none``), and its limit if one is known."""
@@ -266,7 +269,8 @@ class DrawnInterval:
 
 def interval_drawing(title: str, intervals: Sequence[DrawnInterval]) -> str:
     """Return intervals on one scale with zero marked, each with its limit as a dashed mark."""
-    left, right, letters = 150, _WIDTH - 6, 22
+    letters = max(22, min(34, *(len(each.label) for each in intervals), 34))
+    left, right = 150 * letters / 22, _WIDTH - 6
     ends = [0.0, *(end for each in intervals for end in (each.low, each.high, each.limit or 0.0))]
     least, most = min(*ends, -0.05), max(*ends, 0.1)
     scale = (right - left) / (most - least)
@@ -294,9 +298,9 @@ def interval_drawing(title: str, intervals: Sequence[DrawnInterval]) -> str:
     limits = sorted({each.limit for each in intervals if each.limit is not None})
     foot = [text_mark(x(0), height + 13, "0", anchor="middle", fill=_SOFT)]
     if len(limits) == 1:
-        foot.append(
-            text_mark(min(x(limits[0]), right - 4.0), height + 13, f"limit {limits[0]:.2f}", anchor="end", fill=_LIMIT)
-        )
+        at, after = x(limits[0]), x(limits[0]) - x(0) < _LIMIT_TEXT  # the text would stand on the zero
+        start, anchor = (at + 5.0, "start") if after else (min(at, right - 4.0), "end")
+        foot.append(text_mark(start, height + 13, f"limit {limits[0]:.2f}", anchor=anchor, fill=_LIMIT))
     spoken = "; ".join(f"{each.label} {each.low:+.3f} to {each.high:+.3f}" for each in intervals)
     return drawing(f"{title}: {spoken}", _WIDTH, height + 18, *parts, *foot)
 

@@ -25,6 +25,7 @@ from sfumato.report.sign_off.sign_off_page import (
     Tile,
     Tone,
     accuracy_tile,
+    attack_tile,
     ordered_checks,
     points_to_judge,
 )
@@ -196,7 +197,7 @@ def anonymized_sign_off(
     attacks = tuple(each for each in verdicts or () if each.is_risk)
     scores = tuple(each for each in verdicts or () if not each.is_risk)
     rows = f"{after.rows + after.left_out:,} of {pluralize(stated.facts['rows'], 'row')}"
-    tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(stated, after))
+    tiles = (_privacy(stated, after), _accuracy(stated, scores), _risk(stated, after, attacks))
     judged = points_to_judge(tiles, (*scores, *attacks), purpose=purpose, evaluated=verdicts is not None)
     return SignOff(
         title=table.name,
@@ -256,29 +257,40 @@ def _accuracy(stated: StatedAnonymization, scores: Sequence[Judgement]) -> Tile:
     return Tile("Accuracy", NOT_EVALUATED, sentence, Tone.NONE)
 
 
-def _risk(stated: StatedAnonymization, after: Risk) -> Tile:
+def _risk(stated: StatedAnonymization, after: Risk, attacks: Sequence[Judgement]) -> Tile:
     highest, average = percent_up(after.prosecutor.highest), percent_up(after.prosecutor.average)
     tone = Tone.CARE if after.prosecutor.highest <= THRESHOLD else Tone.BAD
-    sentence = f"On average {average} over the rows. Counted in this file."
-    if stated.facts["counted"] == "rows":
-        return Tile("Risk measured", f"A match is right with a probability of at most {highest}", sentence, tone)
-    more = "A person may have several rows, and the risk is then higher."
-    return Tile("Risk measured", f"At most {highest} for a person with one row", f"{sentence} {more}", tone)
+    who = "" if stated.facts["counted"] == "rows" else " for a person with one row"
+    sentence = f"A match is right with a probability of at most {highest}{who}, on average {average}."
+    more = " A person may have several rows, and the risk is then higher." if who else ""
+    if (attacked := attack_tile(attacks, "file")).tone in (Tone.CARE, Tone.BAD):
+        return replace(attacked, sentence=f"{attacked.sentence} {sentence}{more}")
+    return Tile("Risk measured", f"Highest risk {highest}", f"{sentence} Counted in this file.{more}", tone)
 
 
 def _guarantee(stated: StatedAnonymization) -> tuple[str, ...]:
-    attackers = "; ".join(dict.fromkeys(each.attacker for each in stated.criteria))
+    attackers = "; or ".join(dict.fromkeys(_attacker(each.attacker) for each in stated.criteria))
     units = "rows" if stated.facts["counted"] == "rows" else "units"
     classes = f"Rows with equal values of {_named(stated.quasi)} form a class."
     rule = f"Each class meets {' and '.join(map(str, stated.criteria))}, counted in {units}."
-    return (classes, rule, f"Attacker: {attackers}.", "The rule holds for no other attacker.")
+    return (classes, rule, f"The attacker is {attackers}.", "The rule holds for no other attacker.")
+
+
+def _attacker(text: str) -> str:
+    """Return an attacker as a noun.
+
+    >>> _attacker("journalist: knows a person"), _attacker("knows a person")
+    ('a journalist who knows a person', 'one who knows a person')
+    """
+    name, colon, knows = text.partition(": ")
+    return f"a {name} who {knows}" if colon else f"one who {text}"
 
 
 def _not_protected(stated: StatedAnonymization) -> tuple[str, ...]:
     facts = stated.facts
     published = max(facts["rows"] - facts["suppressed"], 1)
     shares = [
-        f"The {name} of people in classes with a single value: {percent(rows / published)} of the rows."
+        f"The value of {name} for people whose class has only one: {percent(rows / published)} of the rows."
         for name, rows in facts.get("homogeneous", {}).items()
         if rows
     ]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.errors import InputError, interval_digits, pluralize
 from sfumato.evaluate.stated_claims import parse_stated_loss
-from sfumato.privacy.loss import NOTHING
 from sfumato.report.evaluation_page import journal_rows
 from sfumato.report.sign_off.ledger_record import (
     NO_LEDGER,
@@ -158,7 +157,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
     protected = "one row" if unit is None else str(unit).removeprefix("adding or removing ")
     promise, right = account.limit.guarantee(charge), right_guesses(charge)
     listed = tuple(
-        (str(entry.number), entry.time[:10], str(row["asked"]), account.limit.in_words(entry.charge or NOTHING))
+        (str(entry.number), entry.time[:10], str(row["asked"]), record.share_of(entry))
         for entry, row in zip(record.releases, journal_rows(record.releases, account.limit), strict=True)
     )
     numbers = Check(
@@ -189,7 +188,7 @@ def answers_sign_off(name: str, record: LedgerRecord, *, purpose: Purpose) -> Si
         digest="",
         head=record.head,
         internal=False,
-        overleaf=(Overleaf(f"Questions{more}", ("Entry", "Day", "Question", "Loss"), listed[:_MOST]),),
+        overleaf=(Overleaf(f"Questions{more}", ("Entry", "Day", "Question", "Share of the budget"), listed[:_MOST]),),
     )
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from sfumato.errors import InputError
+from sfumato.errors import InputError, budget_percent
 from sfumato.ledger import Entry, Kind, Ledger, open_ledger
 from sfumato.ledger.database import ledger_url
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, Loss, Rho, total
@@ -69,10 +69,18 @@ class LedgerRecord:
         left = float(self.account.share_left or 0)
         sentences = (
             f"Limit for ever: {limit}.",
-            f"Guarantee of all releases of this ledger together: {self.account.guarantee}.",
+            f"Guarantee of all releases of this ledger together: {self.account.guarantee}.".replace(
+                "together: none: ", "together: none, because "
+            ),
         )
-        release = "This release" if confirmed else f"Entry {first}"
+        release = "These answers" if len(numbers) > 1 else "This release"
+        release = release if confirmed else f"Entry {first}"
         return Budget(BudgetShares(earlier, own, later, left), sentences, release)
+
+    def share_of(self, entry: Entry) -> str:
+        """Return the share of the limit that an entry took, in percent and rounded up."""
+        assert self.account.limit is not None  # a dataset has a limit
+        return budget_percent(_share(self.account.limit, [entry.charge]), up=True)
 
     def checks(self) -> tuple[Check, ...]:
         """Return the checks of the releases against the ledger."""
@@ -167,7 +175,8 @@ def _acceptance(entry: Entry) -> tuple[Check, ...]:
     """Return checks on the acceptance: the person, the confirmed findings, and the state of the draft."""
     if entry.accepted in (None, "nobody"):
         return (Check("The journal names nobody who accepted the description of the table", to_judge=True),)
-    by = f"Description accepted by {entry.accepted}"
+    name, _, time = str(entry.accepted).rpartition(", ")
+    by = f"Description accepted by {name} on {time[:10]}" if name else f"Description accepted by {entry.accepted}"
     checks: tuple[Check, ...] = (Check(by, public_text="The description of the table was accepted"),)
     match entry.event.details:
         case {"accepted": {"by": str(person), "confirmed": [*kinds]}} if kinds:

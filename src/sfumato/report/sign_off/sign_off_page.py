@@ -6,6 +6,7 @@ escaped, because any program may have written the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -289,7 +290,8 @@ def accuracy_tile(judgements: Sequence[Judgement]) -> Tile:
     sentence = f"{good} of {pluralize(len(judgements), 'question')} answered well."
     if verdict is Verdict.GOOD:
         return Tile("Accuracy", verdict.value, sentence, Tone.GOOD)
-    conclusion, tone = ("Good with limits", Tone.CARE) if good else (verdict.value, _TONES[verdict])
+    mostly = 2 * good >= len(judgements)
+    conclusion, tone = ("Good with limits", Tone.CARE) if mostly else (verdict.value, _TONES[verdict])
     return Tile("Accuracy", conclusion, f"{sentence} Weakest: {weakest[:1].lower()}{weakest[1:]}.", tone)
 
 
@@ -340,7 +342,11 @@ def render_sign_off(page: SignOff) -> str:
 
     template = resources.files(__package__).joinpath("sign_off_page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"tone": lambda verdict: _TONES[verdict].value, "percent": budget_percent}
+    environment.filters |= {
+        "tone": lambda verdict: _TONES[verdict].value,
+        "percent": budget_percent,
+        "unbroken": _unbroken,
+    }
     drawings = {
         "guess": None if page.right_guesses is None or not page.confirmed else guess_scale(page.right_guesses),
         "budget": None if page.budget is None else budget_bar(page.budget.shares, page.budget.release.lower()),
@@ -349,6 +355,11 @@ def render_sign_off(page: SignOff) -> str:
     safe_drawings = {name: drawn and Markup(drawn) for name, drawn in drawings.items()}  # noqa: S704  (text is escaped)
     context = {"page": page, "drawings": safe_drawings, "palette": Markup(palette()), "thresholds": THRESHOLD_SET}  # noqa: S704
     return environment.from_string(template).render(**context)
+
+
+def _unbroken(text: str) -> str:
+    """Return a text in which no line breaks within 1e-09 or 2026-11-28."""
+    return re.sub(r"(?<=[0-9e])-(?=[0-9])", "\N{NON-BREAKING HYPHEN}", text)
 
 
 def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:
