@@ -157,7 +157,7 @@ def test_hierarchies_criteria_recoding_and_risk(workspace: Path) -> None:
     uniques = known["population_uniques"]
     assert uniques["believed"] == uniques[uniques["model"]] > 0
     said = sfumato("risk", "people.csv", "--quasi", "age,town", *whole[:2], cwd=workspace).stdout
-    assert f"Population uniques: about {uniques['believed']:.6g}, by {uniques['model'].title()}'s model: " in said
+    assert f"Population uniques: about {uniques['believed']:,.0f}, by {uniques['model'].title()}'s model: " in said
     assert uniques["why"] in said
 
 

@@ -410,8 +410,8 @@ def _risk_text(risk: Risk, uniques: Uniques | None, unit: str | None) -> str:
         text += f"\n{pluralize(risk.left_out, 'row')} with {missing} left out: in no class above."
     if uniques is not None:
         text += (
-            f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
-            f"\nBoth models: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
+            f"\nPopulation uniques: about {uniques.believed:,.0f}, by {uniques.model.title()}'s model: {uniques.why}."
+            f"\nBoth models: {uniques.zayatz:,.0f} (Zayatz), {uniques.pitman:,.0f} (Pitman)"
         )
     return text
 
