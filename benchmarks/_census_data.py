@@ -40,9 +40,9 @@ def adult() -> dict[str, Column]:
             low, size = shifts[name]
             found[name] = (values.astype(np.int64) - low, size, True)
         elif name in ("final_weight", "capital_gain", "capital_loss"):
-            found[name] = _equal_width(values.astype(np.float64), 100)
+            found[name] = equal_width(values.astype(np.float64), 100)
         else:
-            found[name] = _categories(values)
+            found[name] = categories(values)
     return found
 
 
@@ -58,16 +58,16 @@ def nist() -> dict[str, Column]:
             size = int(numbers.max()) + 1
             found[name] = (np.where(missing, size, numbers), size + bool(missing.any()), not missing.any())
         elif name in ("PINCP", "POVPIP", "DENSITY", "PWGTP", "WGTP"):
-            codes, size, _ = _equal_width(np.where(missing, "nan", values).astype(np.float64), 64)
+            codes, size, _ = equal_width(np.where(missing, "nan", values).astype(np.float64), 64)
             found[name] = (np.where(missing, size, codes), size + bool(missing.any()), not missing.any())
         else:
-            found[name] = _categories(values)
+            found[name] = categories(values)
     return found
 
 
 def fire() -> dict[str, Column]:
     """Return 305 119 rows of 32 columns with unchanged codes; every code that occurs is a cell, and none is ordered."""
-    return {name: _categories(values) for name, values in _read(real_data("fire") / "fire.csv.gz").items()}
+    return {name: categories(values) for name, values in _read(real_data("fire") / "fire.csv.gz").items()}
 
 
 def _read(path: Path) -> dict[str, NDArray[np.str_]]:
@@ -77,12 +77,12 @@ def _read(path: Path) -> dict[str, NDArray[np.str_]]:
     return {name: np.char.strip(table[name].to_numpy(zero_copy_only=False).astype(str)) for name in header}
 
 
-def _categories(values: NDArray[np.str_]) -> Column:
+def categories(values: NDArray[np.str_]) -> Column:
     found, codes = np.unique(values, return_inverse=True)
     return codes.astype(np.int64), len(found), False
 
 
-def _equal_width(numbers: NDArray[np.float64], bins: int) -> Column:
+def equal_width(numbers: NDArray[np.float64], bins: int) -> Column:
     low, high = np.nanmin(numbers), np.nanmax(numbers)
     scaled = np.nan_to_num((numbers - low) * (bins / (high - low)))
     return np.minimum(scaled.astype(np.int64), bins - 1), bins, True

@@ -1,0 +1,232 @@
+"""The batched method without each of its parts, on six tables at three losses, with paired seeds.
+
+python benchmarks/ablation.py [--tables adult,german] [--epsilons 0.1,1,10] [--seeds 0-4]
+
+Each run joins the results of earlier calls.  Noise has a seed here, and runs with equal seeds are compared.  The
+figures are exact errors of the fitted models, so that drawing rows adds nothing.  The tables need ``SFUMATO_DATA``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+import time
+from contextlib import ExitStack
+from fractions import Fraction
+from itertools import combinations, product
+from pathlib import Path
+from statistics import mean, stdev
+from unittest.mock import patch
+
+import numpy as np
+from _census_data import adult, categories, equal_width, nist
+from _real_data import folder as real_data
+
+from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta
+from sfumato.synthesize import NoisyTotal, all_marginals, batched, initial_marginals, marginal_selection
+from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
+from sfumato.vault.simulated import SimulatedVault
+
+METHOD = sys.modules["sfumato.synthesize.methods.batched"]
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "ablation.md"
+RESULTS = TABLE.with_suffix(".json")
+TABLES = ("german", "nist 1000", "oregon", "nist 7600", "adult", "nist")
+EPSILONS = (0.1, 1.0, 10.0)
+DELTA = "1e-9"
+WHOLE = "all parts"
+PARTS = {
+    WHOLE: (),
+    "no shrinkage": ((initial_marginals.Fit, "_likely", lambda _, observation, __: observation),),
+    "no falling tails": ((initial_marginals, "_with_tails", lambda *given: (given[1], given[3])),),
+    "one round": ((METHOD, "ROUNDS", ((2, Fraction(1), Fraction(1)),)),),
+    "no spanning tree first": ((marginal_selection._Worth, "ties", lambda *_: []),),  # noqa: SLF001
+    "equal shares of columns": ((BudgetSplit, "shares", lambda _, sizes: proportions([1.0] * len(sizes))),),
+    "equal shares of pairs": ((METHOD, "proportions", lambda parts: proportions([1.0] * len(parts))),),
+}
+
+
+def german():
+    """Return 1 000 rows of 21 columns; months and age by one, amounts in 64 bins of equal width."""
+    found = {}
+    for name, values in _read("german", "german.csv").items():
+        if name in ("month", "age"):
+            numbers = values.astype(np.int64)
+            found[name] = (numbers - numbers.min(), int(np.ptp(numbers)) + 1, True)
+        elif name == "credit_amount":
+            found[name] = equal_width(values.astype(np.float64), 64)
+        else:
+            found[name] = categories(values)
+    return found
+
+
+def oregon():
+    """Return 20 000 households with their first persons: nine columns, incomes in 64 bins of equal width."""
+    households, persons = _read("oregon2000", "households.csv.gz"), _read("oregon2000", "persons.csv.gz")
+    _, first = np.unique(persons["SERIALNO"], return_index=True)
+    place = dict(zip(persons["SERIALNO"][first].tolist(), first.tolist(), strict=True))
+    kept = [row for row, number in enumerate(households["SERIALNO"].tolist()) if number in place]
+    kept = np.random.default_rng(0).permutation(kept)[:20_000]
+    persons_kept = [place[number] for number in households["SERIALNO"][kept].tolist()]
+    columns = {name: values[kept] for name, values in households.items()}
+    columns |= {name: values[persons_kept] for name, values in persons.items()}
+    found = {}
+    for name, values in columns.items():
+        numbers = np.array([float(text) if text.lstrip("-").isdigit() else 0.0 for text in values])
+        if name in ("AGE", "HWEIGHT"):
+            found[name] = (numbers.astype(np.int64), int(numbers.max()) + 1, True)
+        elif name in ("HINC", "INCTOT"):
+            found[name] = equal_width(numbers, 64)
+        elif name != "SERIALNO":
+            found[name] = categories(values)
+    return found
+
+
+def _read(folder, file):
+    path = real_data(folder) / file
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as lines:
+        header, *rows = csv.reader(lines)
+    return {name: np.array([row[place].strip() for row in rows]) for place, name in enumerate(header)}
+
+
+def load(name):
+    """Return the domain of a table, and its codes."""
+    source, _, rows = name.partition(" ")
+    columns = {"adult": adult, "nist": nist, "german": german, "oregon": oregon}[source]()
+    codes = np.stack([column[0] for column in columns.values()], axis=1).astype(np.int64)
+    if rows:
+        codes = codes[np.random.default_rng(0).permutation(len(codes))[: int(rows)]]
+    attributes = tuple(
+        Integer(name=column, minimum=0, maximum=size - 1, unknown=Unknown.DROP)
+        if ordered
+        else Categorical(name=column, values=tuple(range(size)), unknown=Unknown.DROP)
+        for column, (_, size, ordered) in columns.items()
+    )
+    return Domain(attributes), codes
+
+
+def errors(model, domain, codes):
+    """Return the mean total variation of columns and of pairs, the worst pair, and the worst mean of a number.
+
+    The error of a mean is in standard deviations of its column.
+    """
+
+    def shares(columns):
+        made = np.asarray(model.cells(tuple(domain.names[column] for column in columns))).ravel()
+        shape = [domain.shape[column] for column in columns]
+        cells = np.ravel_multi_index([codes[:, column] for column in columns], shape)
+        return made / made.sum(), np.bincount(cells, minlength=len(made)) / len(codes)
+
+    def off(columns):
+        made, real = shares(columns)
+        return float(np.abs(made - real).sum()) / 2
+
+    def mean_off(column):
+        made, real = shares((column,))
+        return abs(float((made - real) @ np.arange(len(made)))) / float(codes[:, column].std() or 1)
+
+    places = range(len(domain))
+    pairs = [off(pair) for pair in combinations(places, 2)]
+    numbers = [mean_off(place) for place in places if isinstance(domain.attributes[place], Integer)]
+    columns = mean(off((place,)) for place in places)
+    return {"columns": columns, "pairs": mean(pairs), "worst": max(pairs), "mean_off": max(numbers, default=0.0)}
+
+
+def run(part, domain, codes, *, epsilon, seed):
+    """Return the errors of a release without a part of the method."""
+    with ExitStack() as stack:
+        for owner, name, other in PARTS[part]:
+            stack.enter_context(patch.object(owner, name, other))
+        start = time.process_time()
+        vault = SimulatedVault(ArrayTable(domain, codes), seed=1000 + seed)
+        loss = EpsilonDelta(str(epsilon), DELTA)
+        release = batched(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
+        return {"cpu": time.process_time() - start} | errors(release.model, domain, codes)
+
+
+INTRODUCTION = """\
+The batched method without each of its parts, for a workload of all pairs, at delta {delta}. Each figure compares the
+method without a part with the whole method, on the same table, at the same loss and with the same seed: the mean over
+{cells} cells (table x epsilon) and {runs} runs, with its standard error. A positive figure is error that the part
+saves. Made by `python benchmarks/ablation.py`.
+
+The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), and NIST
+national2019: whole (27,253), and cut to 7,600 and 1,000 rows. Errors are mean total variation distances of the fitted
+model. The error of a mean is in standard deviations of its column.
+
+"""
+HEADER = (
+    "part left out",
+    "pairs",
+    "columns",
+    *(f"pairs at {epsilon:g}" for epsilon in EPSILONS),
+    "largest growth of a worst pair",
+    "largest growth of the error of a mean",
+    "CPU",
+)
+
+
+def report(results):
+    """Return the results in Markdown."""
+    found = {(each["part"], each["table"], each["epsilon"], each["seed"]): each for each in results}
+    keys = [key for key in product(TABLES, EPSILONS, range(100)) if all((part, *key) in found for part in PARTS)]
+    lines = [f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|"]
+
+    def growth(part, field, epsilons=EPSILONS):
+        changes = [found[part, *key][field] / found[WHOLE, *key][field] - 1 for key in keys if key[1] in epsilons]
+        spread = stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else 0.0
+        return f"{mean(changes):+.1%} ± {spread:.1%}"
+
+    for part in list(PARTS)[1:]:
+        worst, off = (
+            max(keys, key=lambda key: found[part, *key][field] - found[WHOLE, *key][field])
+            for field in ("worst", "mean_off")
+        )
+        grown = found[part, *worst]["worst"] - found[WHOLE, *worst]["worst"]
+        moved = found[part, *off]["mean_off"] - found[WHOLE, *off]["mean_off"]
+        by_loss = [growth(part, "pairs", (epsilon,)) for epsilon in EPSILONS]
+        cells = [part, growth(part, "pairs"), growth(part, "columns"), *by_loss]
+        cells += [f"{grown:+.3f}, {worst[0]} at {worst[1]:g}", f"{moved:+.2f}, {off[0]} at {off[1]:g}"]
+        seconds = sum(found[part, *key]["cpu"] for key in keys) / sum(found[WHOLE, *key]["cpu"] for key in keys)
+        lines.append(f"| {' | '.join([*cells, f'{seconds - 1:+.0%}'])} |")
+    seeds = {name: len({key[2] for key in keys if key[0] == name}) for name in TABLES}
+    counted = ", ".join(f"{name} {count}" for name, count in seeds.items())
+    whole = [
+        f"| {name} | " + " | ".join(_mean_of(found, keys, name, epsilon) for epsilon in EPSILONS) + " |"
+        for name in TABLES
+    ]
+    introduction = INTRODUCTION.format(delta=DELTA, cells=len({key[:2] for key in keys}), runs=len(keys))
+    header = "| error of pairs with all parts | 0.1 | 1 | 10 |\n|---|---|---|---|"
+    return "\n".join([introduction + "\n".join(lines), "", f"Seeds: {counted}.", "", header, *whole, ""])
+
+
+def _mean_of(found, keys, name, epsilon):
+    values = [found[WHOLE, *key]["pairs"] for key in keys if key[:2] == (name, epsilon)]
+    return f"{mean(values):.4f}" if values else "-"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", default=",".join(TABLES))
+    parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
+    parser.add_argument("--seeds", default="0-4")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    for seed, name in product(range(int(first), int(last or first) + 1), given.tables.split(",")):
+        domain, codes = load(name)
+        for epsilon, part in product(map(float, given.epsilons.split(",")), PARTS):
+            key = {"part": part, "table": name, "epsilon": epsilon, "seed": seed}
+            results = [each for each in results if {field: each[field] for field in key} != key]
+            results.append(key | run(part, domain, codes, epsilon=epsilon, seed=seed))
+            text = ",\n".join(json.dumps(each) for each in results)
+            RESULTS.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+    TABLE.write_text(report(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
