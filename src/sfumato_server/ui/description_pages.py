@@ -18,10 +18,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
+from sfumato.app.help_pages import files_next_to
 from sfumato.description.findings import DescriptionFinding, to_confirm
 from sfumato.description.redraft import OpenTable, Redrafts
 from sfumato.description.sensitive_columns import FindingKind
-from sfumato.domain.table_schema import VERSION
+from sfumato.domain.table_schema import VERSION, Schema
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
@@ -37,6 +38,7 @@ from sfumato_server.stewards import (
     read_document,
     steward_findings,
 )
+from sfumato_server.tables import parse_description
 from sfumato_server.ui.description_form import (
     TYPES,
     edited_document,
@@ -44,9 +46,9 @@ from sfumato_server.ui.description_form import (
     table_forms,
     with_attribute,
 )
+from sfumato_server.ui.limit_form import CAP_SHARES, LimitForm, described_limit, meaning_of, set_default_cap
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS, page
-from sfumato_server.ui.steward_pages import CAP_SHARES, CapShare, set_default_cap
 
 HERE = "/steward/all/description"
 UNKNOWN = {
@@ -55,6 +57,8 @@ UNKNOWN = {
     "clamp": "moved to the nearest bound",
 }
 GRAINS = ("hour", "day", "week", "month", "quarter", "year")
+USUAL_DELTA = "1e-9"
+"""The delta that the form of a limit proposes next to the epsilon, which the steward writes."""
 KINDS = {"text": "texts", "number": "whole numbers", "truth": "true and false"}
 _MAX_FIELDS = 20_000
 _MAX_FIELD = 200_000  # characters
@@ -76,6 +80,7 @@ class StoredDescription:
         findings: the findings about ``document``, in the same form.
         accepted: the accepted document; None until each kind of finding is confirmed.
         limit: the budget; empty until the dataset is registered.
+        file: the accepted description in a file next to the table; None if there is none.
     """
 
     name: str
@@ -87,6 +92,7 @@ class StoredDescription:
     findings: list[Any]
     accepted: dict[str, Any] | None = None
     limit: str = ""
+    file: dict[str, Any] | None = None
     id: str = field(default="", compare=False)
 
     @staticmethod
@@ -184,13 +190,12 @@ class DraftForm(BaseModel):
     person: Short = ""
 
 
-class BudgetForm(BaseModel):
+class BudgetForm(LimitForm):
     """The form of the third step: the name and the budget of the dataset."""
 
     name: Short = ""
-    limit: Short = ""
-    cap_share: CapShare = "none"
     second_budget: bool = False
+    show: bool = False
 
 
 @dataclass(frozen=True)
@@ -237,10 +242,41 @@ def draft(key: Steward, service: CurrentService, form: Annotated[DraftForm, Form
         return _table_page(key, service, error, form)
     drafted_findings = _stated(drafted.findings)
     document, notes = drafted.document, list(drafted.notes)
-    stored = StoredDescription(name, source, document, document, notes, drafted_findings, drafted_findings).save(
-        key, service
-    )
-    return RedirectResponse(stored.path, 303)
+    stored = StoredDescription(name, source, document, document, notes, drafted_findings, drafted_findings)
+    return RedirectResponse(_with_near_file(stored, service).save(key, service).path, 303)
+
+
+def _with_near_file(stored: StoredDescription, service: Service) -> StoredDescription:
+    """Return the description with the document of the YAML file that is named like the table, if there is one.
+
+    The file is not used if it does not describe the table.  Then a note gives the reason.
+    """
+    near = files_next_to(stored.source, ".yaml", ".yml")
+    if not near or (service.places.named and not service.places.hold(str(near[0]))):
+        return stored
+    try:
+        text = near[0].read_text(encoding="utf-8")
+        document = read_document(text)
+        described = stored.edited(_from_yaml(text, stored.drafted), service)
+    except (*REFUSALS, OSError, ValueError) as error:
+        reason = str(error) if isinstance(error, REFUSALS) else "it cannot be read"
+        note = f"{near[0].name} next to the table was not used: {reason}."
+        return replace(stored, notes=[note, *stored.notes])
+    note = f"The description was read from {near[0].name} next to the table, in place of a draft."
+    accepted = document if _is_accepted(document) else None
+    return replace(described, notes=[note], file=accepted)
+
+
+def _is_accepted(document: Mapping[str, Any]) -> bool:
+    """Return whether a person accepted a document and it was not changed since."""
+    try:
+        description = parse_description(document)
+        description.refuse_draft()
+        if not isinstance(description, Schema):
+            description.refuse_changed()
+    except DomainError:
+        return False
+    return description.acceptance is not None
 
 
 @router.get(f"{HERE}/{{draft_id}}", response_class=HTMLResponse)
@@ -260,6 +296,10 @@ def edit(draft_id: str, key: Steward, service: CurrentService, form: SentFields)
     if step == "discard":
         service.registry.jobs.discard_draft(key.name, stored.id)
         return RedirectResponse(HERE, 303)
+    if step == "use":
+        if stored.file is None:
+            return RedirectResponse(stored.path, 303)
+        return RedirectResponse(f"{replace(stored, accepted=stored.file).save(key, service).path}/budget", 303)
     try:
         stored = stored.edited(_sent_document(stored, fields, step, service), service).save(key, service)
         fields = {name: text for name, text in fields.items() if name.startswith(("confirm-", "accepted"))}
@@ -292,7 +332,7 @@ def budget(draft_id: str, key: Steward, service: CurrentService) -> Response:
     stored = StoredDescription.load(draft_id, key, service)
     if stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
-    return _budget_page(key, stored, BudgetForm(name=stored.name, cap_share="1/4"))
+    return _budget_page(key, stored, BudgetForm(name=stored.name, delta=USUAL_DELTA, cap_share="1/4"))
 
 
 @router.post(f"{HERE}/{{draft_id}}/budget", response_class=HTMLResponse)
@@ -301,14 +341,17 @@ def register(draft_id: str, key: Steward, service: CurrentService, form: Annotat
     stored = StoredDescription.load(draft_id, key, service)
     if stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
-    name, limit = form.name.strip(), form.limit.strip()
-    more = {"second_budget": form.second_budget, "by": key.actor}
+    if form.show:  # without scripts
+        return _budget_page(key, stored, form)
+    name, more = form.name.strip(), {"second_budget": form.second_budget, "by": key.actor}
     try:
+        limit = form.stated()
+        meaning_of(form)  # refuses a cap that cannot be set, before the dataset is registered
         service.register(name, source=stored.source, domain=stored.accepted, limit=limit, more=more)
         set_default_cap(service, name, form.cap_share, key)
     except REFUSALS as error:
         return _budget_page(key, stored, form, error)
-    registered = replace(stored, name=name, limit=limit, drafted={}, document={}, notes=[])
+    registered = replace(stored, name=name, limit=limit, drafted={}, document={}, notes=[], file=None)
     replace(registered, drafted_findings=[], findings=[]).save(key, service)  # the facts of the table are not needed
     return RedirectResponse(f"{stored.path}/done", 303)
 
@@ -394,6 +437,7 @@ def _budget_page(key: Key, stored: StoredDescription, form: BudgetForm, error: E
         stored=stored,
         form=form,
         cap_shares=CAP_SHARES,
+        **described_limit(form),
         problem=content,
         status=status,
     )

@@ -19,7 +19,14 @@ from sfumato_server.problems import RefusalError, log
 from sfumato_server.registry import Key, Scope
 from sfumato_server.service import Service
 from sfumato_server.sessions import LOGIN_LIFETIME, SESSION_LIFETIME, is_session
-from sfumato_server.ui import dataset_pages, description_pages, journal_pages, release_pages, rendering, steward_pages
+from sfumato_server.ui import (
+    dataset_pages,
+    description_pages,
+    journal_pages,
+    release_pages,
+    rendering,
+    steward_pages,
+)
 from sfumato_server.ui.rendering import add_error_pages, gauge, is_https, login_page, page, request_key
 
 BACK = "/login/back"

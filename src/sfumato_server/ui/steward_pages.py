@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from decimal import ROUND_FLOOR, Context
-from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
@@ -19,11 +17,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.administration import KeyRequest, RenameRequest, RetirementRequest, TermsRequest
-from sfumato.app.api.questions import limit_of, validate_fields
+from sfumato.app.api.questions import validate_fields
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, LedgerError
-from sfumato.privacy.conversion import CONVERTED, epsilon_of
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, plain
 from sfumato_server import stewards
 from sfumato_server.access import CurrentService, KeyLookup, Steward
 from sfumato_server.datasets import summary
@@ -42,8 +38,17 @@ from sfumato_server.stewards import (
 )
 from sfumato_server.tables import ServedDataset
 from sfumato_server.ui.journal_pages import dataset_rows
+from sfumato_server.ui.limit_form import (
+    CAP_SHARES,
+    CapShare,
+    LimitForm,
+    cap_of,
+    described_limit,
+    meaning_of,
+    set_default_cap,
+)
 from sfumato_server.ui.question_form import Short
-from sfumato_server.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
+from sfumato_server.ui.rendering import REFUSALS, forget_note, fragment, gauge, leave_note, page, read_note
 
 router = APIRouter(include_in_schema=False)
 
@@ -129,6 +134,7 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
     name = form.name.strip()
     try:
         domain = _parse_document(form.domain)
+        meaning_of(LimitForm(limit=form.limit, cap_share=form.cap_share))  # refuses a cap that cannot be set
         if form.accepted:
             description = read_description(domain)
             findings = steward_findings(description, None, service.places)
@@ -144,6 +150,12 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
     except REFUSALS as error:
         return refused_page(key, service, error, form.model_dump())
     return leave_note(request, HOME, {"done": f"{name} is registered."})
+
+
+@router.post("/steward/all/limit", response_class=HTMLResponse)
+def explain_limit(_: Steward, form: Annotated[LimitForm, Form()]) -> Response:
+    """Render the meaning of a limit, which follows a form while it is typed.  Nothing is stored."""
+    return fragment("limit_meaning.html.j2", **described_limit(form))
 
 
 @router.post("/steward/caps", response_class=HTMLResponse)
@@ -370,59 +382,6 @@ def _analysts_page(key: Key, service: CurrentService, **context: Any) -> Respons
 def _contains(name: str, text: str) -> bool:
     """Return whether a name contains a text in any case."""
     return text.strip().casefold() in name.casefold()
-
-
-def cap_of(limit: Loss, text: str) -> Loss:
-    """Return the cap of a text: a number in the measure of the limit, or a loss in the form of a limit.
-
-    Raises:
-        LossError: the text is neither.
-    """
-    if isinstance(limit, EpsilonDelta) or text.startswith("rho="):
-        loss = limit_of(text)
-        assert loss is not None  # only an empty text has none
-        return loss
-    return type(limit.divisible)(text)
-
-
-CAP_SHARES = {
-    "1/10": "a tenth of the limit",
-    "1/4": "a quarter of the limit",
-    "1/2": "half of the limit",
-    "none": "no cap",
-}
-"""The caps per analyst that the pages propose for a new dataset."""
-CapShare: TypeAlias = Literal["1/10", "1/4", "1/2", "none"]
-
-
-def set_default_cap(service: Service, name: str, share: CapShare, key: Key) -> None:
-    """Set the cap of each new analyst of a dataset to a share of its limit."""
-    if share != "none":
-        loaded = service.loaded(name)
-        terms = replace(
-            service.grants.terms(loaded.dataset.name), default_cap=limit_share(loaded.ledger.limit, Fraction(share))
-        )
-        service.grants.set_terms(loaded.dataset.name, terms, by=key.actor)
-
-
-def limit_share(limit: Loss, share: Fraction) -> str:
-    """Return a share of a limit as the text of a limit.
-
-    An epsilon with a delta is the largest one of three digits whose rho is at most the share of the limit's rho.
-
-    >>> limit_share(Epsilon(2), Fraction(1, 4))
-    '0.5'
-    >>> limit_share(EpsilonDelta(2, "1e-9"), Fraction(1, 4))
-    '0.966,1e-09'
-    """
-    if not isinstance(limit, EpsilonDelta):
-        amount = plain(limit.most * share)
-        return amount if isinstance(limit, Epsilon) else f"rho={amount}"
-    rho, digits = limit.most * share, Context(prec=3, rounding=ROUND_FLOOR)
-    epsilon = digits.create_decimal_from_float(float(epsilon_of(rho, limit.delta * CONVERTED)))
-    while EpsilonDelta(epsilon, limit.delta).most > rho:
-        epsilon = digits.next_minus(epsilon)
-    return f"{epsilon:f},{plain(limit.delta)}"
 
 
 KEYS = "/steward/all/keys"

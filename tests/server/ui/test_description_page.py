@@ -18,6 +18,7 @@ from sfumato.app.cli.options import database
 from sfumato.ledger.store import Store
 from sfumato.strict_documents import write_yaml
 from sfumato_server.registry import Registry, Scope
+from sfumato_server.stewards import plain
 
 __all__ = ["browser"]
 HERE = "/steward/all/description"
@@ -137,10 +138,17 @@ def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp
     expect(page.get_by_role("heading", name=f"Budget of {look}")).to_be_visible()
     looks_right(page, look)
     page.reload()
-    page.get_by_label("Limit", exact=True).fill("-2")
+    expect(page.get_by_label("Epsilon", exact=True)).to_have_value("")  # no epsilon is usual
+    expect(page.get_by_label("Delta", exact=True)).to_have_value("1e-9")
+    page.get_by_label("Delta", exact=True).fill("")
+    page.get_by_label("Epsilon", exact=True).fill("-2")
     page.get_by_role("button", name="Register the dataset").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was spent")
-    page.get_by_label("Limit", exact=True).fill("2")
+    page.get_by_label("Epsilon", exact=True).fill("2")
+    meaning = page.get_by_role("status", name="What the limit means")
+    if look != "plain":  # the meaning follows the form by a script
+        expect(meaning).to_contain_text("with a chance of at most 88.1 %")
+        expect(meaning).to_contain_text("a quarter of the limit, which is epsilon = 0.5")
     page.get_by_role("button", name="Register the dataset").press("Enter")
     expect(page.get_by_role("heading", name=f"{look} is registered")).to_be_visible()
     looks_right(page, look)
@@ -176,7 +184,8 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
     for box in page.get_by_role("region", name="Findings").get_by_role("checkbox").all():
         box.check()
     page.get_by_role("button", name="Accept and go on").click()
-    page.get_by_label("Limit", exact=True).fill("1")
+    page.get_by_label("Epsilon", exact=True).fill("1")
+    page.get_by_label("Delta", exact=True).fill("")
     page.get_by_role("button", name="Register the dataset").click()
     expect(page.get_by_role("heading", name=f"hospital_{look} is registered")).to_be_visible()
     page.goto(f"{page.url.partition('/steward')[0]}/steward/hospital_{look}")
@@ -255,6 +264,72 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
         stored = json.loads(Registry(store).jobs.draft("stew", path.rpartition("/")[2]))
     assert stored["drafted"] == stored["document"] == {}
     assert stored["notes"] == stored["findings"] == stored["drafted_findings"] == []
+
+
+def test_an_accepted_file_next_to_the_table_is_offered_and_registered_as_it_is(server, post, tmp_path):
+    source = write_stays(tmp_path / "near.csv", 5)
+    draft = sf.describe(source)
+    draft["admitted"].days("2023-01-01", "2023-12-31")
+    accepted = plain(draft.accept(by="Ann Lee", confirm=draft.risks).describe())
+    source.with_suffix(".yaml").write_text(write_yaml(accepted))
+    _, path = post("/steward/draft", name="near", source=str(source))
+    text = get(server, path)
+    assert "near.yaml next to the table, in place of a draft" in text
+    assert "Use it as Ann Lee accepted it" in text
+    assert 'value="2023-12-31"' in text
+    assert post(path, do="use") == (303, f"{path}/budget")
+    assert "Ann Lee accepted the description" in get(server, f"{path}/budget")
+    assert post(f"{path}/budget", name="near", epsilon="1", delta="1e-9", cap_share="1/4") == (303, f"{path}/done")
+    with server.client("stew", Scope.STEWARD) as client:
+        assert client.dataset("near")["domain"] == accepted
+        assert client.dataset("near")["limit"] == "epsilon = 1, delta = 1e-09"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda text: text.replace("age", "wage"), "near.yaml next to the table was not used"),
+        (lambda _: "sfumato: [", "near.yaml next to the table was not used"),
+        (lambda text: text.replace("2023-12-31", "2024-12-31"), "in place of a draft"),  # changed after its acceptance
+    ],
+)
+def test_a_file_next_to_the_table_that_is_wrong_or_changed_is_not_taken_as_accepted(
+    server, post, tmp_path, change, says
+):
+    source = write_stays(tmp_path / "near.csv", 5)
+    draft = sf.describe(source)
+    draft["admitted"].days("2023-01-01", "2023-12-31")
+    accepted = plain(draft.accept(by="Ann Lee", confirm=draft.risks).describe())
+    source.with_suffix(".yaml").write_text(change(write_yaml(accepted)))
+    _, path = post("/steward/draft", name="near", source=str(source))
+    text = get(server, path)
+    assert says in text
+    assert "Use it as" not in text
+    assert post(path, do="use") == (303, path)
+    assert post(f"{path}/budget", name="wrong", epsilon="1") == (303, path)
+    assert "wrong" not in registered(server)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "Write an epsilon to see what it promises"),
+        ({"epsilon": "1", "cap_share": "none"}, "with a chance of at most 73.2 %"),
+        ({"epsilon": "2", "delta": "1e-9", "cap_share": "1/4"}, "which is <strong>epsilon = 0.966, delta = 1e-09"),
+        ({"limit": "0.5 a month for 12 months"}, "in all months together"),
+        ({"epsilon": "much"}, "No limit yet"),
+        ({"epsilon": "0"}, "No limit yet"),
+        ({"epsilon": "1", "limit": "2"}, "leave the other field empty"),
+    ],
+)
+def test_a_limit_is_explained_before_it_is_set(post, fields, says):
+    status, text = post("/steward/all/limit", **fields)
+    assert (status, says in text) == (200, True), text
+
+
+def get(server, path):
+    cookies = server.session("stew", Scope.STEWARD)
+    return html.unescape(httpx.get(server.address + path, cookies=cookies, timeout=60, trust_env=False).text)
 
 
 def test_a_record_of_the_draft_cannot_be_edited_as_yaml(server, post, tmp_path):

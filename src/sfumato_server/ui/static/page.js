@@ -54,8 +54,9 @@ const slides = () => {
 };
 document.addEventListener("DOMContentLoaded", () => {
   slides();
-  const question = document.querySelector("#question");
-  if (!question) return;
-  question.addEventListener("input", () => follow(question));
-  follow(question, 0);
+  for (const place of document.querySelectorAll("form [data-expected]")) {
+    const form = place.closest("form");
+    form.addEventListener("input", () => follow(form));
+    follow(form, 0);
+  }
 });
