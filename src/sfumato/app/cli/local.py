@@ -21,7 +21,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, ReportError, pluralize
+from sfumato.errors import InputError, ReportError, interval_digits, pluralize
 
 if TYPE_CHECKING:
     from sfumato.local import Server
@@ -139,9 +139,8 @@ def estimate(
     estimated = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
     rows = _rows(estimated, confidence)
     warning = f"{SIMULATED}: " if estimated.simulated else ""
-    text = (
-        f"{columns(rows)}\n\n{warning}{pluralize(estimated.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
-    )
+    reports_text = f"{pluralize(estimated.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    text = f"{columns(_rounded(rows))}\n\n{warning}{reports_text}"
     text += f"; {server.refused} of {pluralize(len(reports), 'file')} refused" if server.refused else ""
     value = {
         "reports": estimated.reports,
@@ -338,3 +337,9 @@ def _rows(estimated: Estimate, confidence: float) -> list[dict[str, Any]]:
         {"value": label, "estimate": float(value), "from": float(first), "to": float(last)}
         for label, value, first, last in zip(estimated.labels, estimated.values, low, high, strict=True)
     ]
+
+
+def _rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with the digits that their intervals support."""
+    ends = ("estimate", "from", "to")
+    return [row | dict(zip(ends, interval_digits(*(row[end] for end in ends)), strict=True)) for row in rows]
