@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.errors import percent
+from sfumato.evaluate.verdicts import risk_verdicts
 from sfumato.extras import require
 from sfumato.notebook_html import HtmlPage
 from sfumato.report.bar_pages import bar_section, chosen_columns
@@ -73,17 +74,16 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
         internal: if true, also show exact sizes and numbers of rows, with a warning at the top.
     """
     plots: list[Plot] = []
-    overview: dict[str, ShownTable] = {}
+    overview = {"What attacks on a family achieved": _attacks(result)} if result.attacks else {}
     for edge in result.edges:
         overview[f"{edge.parents} with {edge.children}: share in a wrong cell, on average"] = _scores(edge)
         plots += [_score_picture(edge), _size_picture(edge, internal=internal)]
         plots += _pair_pictures(edge)
-    if result.attacks:
-        overview["What attacks on a family achieved"] = _attacks(result)
     overview["Rows of the release that break what the schema says"] = _rows(result.released)
     details = {"Rows of the protected tables": _rows(result.real)} if internal else {}
     return Page(
         title=title,
+        kicker="Evaluation \N{MIDDLE DOT} for the owner of the tables",
         warning=_INTERNAL if internal else "",
         terms={"Guarantee": "none is stated" if result.claim is None else str(result.claim)},
         notes=(
@@ -92,6 +92,7 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
                 "them. A score is a mean of total variations, and 0 if release and table agree. 'The same units drawn "
                 "again' shows the effect of chance alone. 'Children dealt at random' are the exact tables without the "
                 "tie between them: a release that is no better does not keep families together."
+                + ("" if result.attacks else " No holdout was given, so that no attack was run.")
             ),
         ),
         overview=overview,
@@ -104,7 +105,7 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
 def _scores(edge: EdgeResult) -> ShownTable:
     rows: list[Row] = []
     for measure, meaning in _MEANINGS.items():
-        row: dict[str, str | int | float | bool | None] = {"of": meaning}
+        row: dict[str, str | int | float | bool | None] = {"measure": meaning}
         row |= {name: asdict(each.scores)[measure] for name, each in edge.compared.items()}
         rows.append(row)
     return tuple(rows)
@@ -114,6 +115,7 @@ def _attacks(result: LinkedResult) -> ShownTable:
     return tuple(
         {
             "attack": each.attack,
+            "verdict": judgement.verdict.value,
             "attacker knows": each.knowledge,
             "on members": each.members.value,
             "on others": each.controls.value,
@@ -121,7 +123,7 @@ def _attacks(result: LinkedResult) -> ShownTable:
             "95 % interval": f"{each.interval.low:+.3f} to {each.interval.high:+.3f}",
             "bound": each.bound,
         }
-        for each in result.attacks
+        for each, judgement in zip(result.attacks, risk_verdicts(result), strict=True)
     )
 
 
@@ -184,7 +186,7 @@ def _score_points(values: Sequence[Row], names: Sequence[str]) -> dict[str, Any]
                 title=None,
                 sort=list(names),
                 scale=alt.Scale(domain=list(names), range=["#2f86c6", "#7f7f7f", "#d55e00", "#b8860b"]),
-                legend=top_legend(columns=2),
+                legend=top_legend(columns=1),
             ),
             tooltip=tooltips("of", "families", numbers=("share",), form=".4f"),
         )
@@ -259,10 +261,10 @@ def _pair_picture(
     return Plot(
         f"{name}-{children}",
         title=f"{title}: {children}",
-        caption=f"Dark pairs cannot be used together. The worst is {worst[0]} with {worst[1]}: "
-        f"{percent(distances[worst])} are in a wrong cell.",
+        caption=f"Dark pairs cannot be used together. The worst is {worst[0]} of the {sides[0]} child with {worst[1]} "
+        f"of the {sides[1]}: {percent(distances[worst])} are in a wrong cell.",
         alternative=f"Heat map of the total variation of pairs of columns of two {children}.",
-        charts=(Chart("", sized(heat, step=24)),),
+        charts=(Chart("", sized(heat, step=max(24, min(40, 400 // len(order))))),),
         table=tuple(values),
     )
 

@@ -135,5 +135,5 @@ def _text(judged: LinkedResult) -> str:
         lines.append(columns([{name: value for name, value in one.items() if "knows" not in name} for one in attacks]))
     else:
         lines.append("No attacks were made: they need others of the same population, by --holdout.")
-    stated = "no guarantee is stated" if judged.claim is None else f"guarantee: {judged.claim}"
-    return "\n\n".join([*lines, f"The release: {stated}."])
+    stated = "The release states no guarantee." if judged.claim is None else f"Stated guarantee: {judged.claim}."
+    return "\n\n".join([*lines, stated])
