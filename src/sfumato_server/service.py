@@ -10,19 +10,18 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from sfumato.app.api.questions import limit_of
 from sfumato.domain.linked_domain import LinkedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
-from sfumato.ledger import Account, open_ledger
+from sfumato.ledger import open_ledger
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
@@ -46,7 +45,7 @@ from sfumato_server.registry import (
     refuse_name,
     registered_name,
 )
-from sfumato_server.rules import Approvals, Grants, parse_monthly_budget, total_of
+from sfumato_server.rules import Approvals, Grants, total_of
 from sfumato_server.sessions import Identities, Sessions
 from sfumato_server.sources import Snapshots, TablePlaces, snapshot_folder
 from sfumato_server.tables import (
@@ -260,21 +259,6 @@ class Service:
         if key.scope is not Scope.STEWARD:
             self.grants.refuse(loaded.ledger, key.name, loss)
         return loaded
-
-    def tightest_account(self, loaded: ServedDataset, key: Key) -> Account:
-        """Return the account with the least left for a release: of the dataset, its months, or the analyst's cap.
-
-        An analyst who has not asked yet has the default cap of the dataset.
-        """
-        account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
-        default_cap = limit_of(self.grants.terms(loaded.dataset.name).default_cap)
-        if default_cap is not None and key.scope is not Scope.STEWARD and own.limit is None:
-            own = replace(own, limit=default_cap)
-        monthly, limits = parse_monthly_budget(loaded.dataset.limit), [account, own]
-        if monthly is not None:
-            months = monthly.months_begun(datetime.fromisoformat(loaded.dataset.registered), datetime.now(UTC))
-            limits += [replace(account, limit=monthly.monthly * months)] if months else []
-        return min((each for each in limits if each.left is not None), key=lambda each: each.left or 0)
 
     def analyst_name(self, loaded: ServedDataset, name: str) -> str:
         """Return an analyst's name in its first spelling: that of a key, the journal or a grant."""

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest, LossFields, validate_fields
-from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
+from sfumato.privacy.loss import Epsilon, Loss, plain
 from sfumato.query.plan import accuracy
 from sfumato.report.linked_tables_page import drawing
 from sfumato_server.access import Anyone, CurrentService
@@ -29,19 +29,19 @@ from sfumato_server.rules import naming_spenders
 from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
-from sfumato_server.ui.question_form import AGGREGATES, JoinedQuestion, QuestionForm, controls, offered_tables
-from sfumato_server.ui.rendering import (
-    REFUSALS,
+from sfumato_server.ui.budgets import (
+    Accounts,
     Spending,
-    answer_table,
-    files,
-    fragment,
+    cost_words,
     gauge,
-    is_htmx,
-    page,
+    loss_words,
+    refused_loss,
+    set_delta,
     share_of,
     steps,
 )
+from sfumato_server.ui.question_form import AGGREGATES, JoinedQuestion, QuestionForm, controls, offered_tables
+from sfumato_server.ui.rendering import REFUSALS, answer_table, files, fragment, is_htmx, page
 from sfumato_server.ui.sql_box import completed_names, refusal
 from sfumato_server.work import Job
 
@@ -90,7 +90,7 @@ def show_expected(name: str, form: Annotated[QuestionForm, Form()], key: Anyone,
     It spends nothing and reads no rows.  A question that is not complete gets the reason instead.
     """
     loaded = service.check_access(name, key)
-    own = service.tightest_account(loaded, key)
+    own = Accounts.for_key(service, loaded, key).tightest
     try:
         estimate = QuestionPreview.of_form(loaded, form, key).estimate()
     except REFUSALS as error:
@@ -112,12 +112,13 @@ def answer_question(
             question = read_question(loaded, ask_request)
             service.quotas.refuse_page(question.cells)
             service.check_query_budget(name, key, ask_request.loss.loss())
-            confirmation = _confirmation(service, loaded, form, key)
+            spending = Spending(ask_request.loss.loss(), Accounts.for_key(service, loaded, key).tightest)
+            confirmation = _confirmation(service, loaded, form, key, spending=spending)
             if confirmation is not None:
                 return confirmation if is_htmx(request) else _dataset(name, key, service, form, confirmation)
             answer = question.answer(ask_request, loaded, key, service, None)
     except REFUSALS as error:
-        result = _refused(error, form, loaded)
+        result = _refused(error, form, loaded, Accounts.for_key(service, loaded, key))
         return result if is_htmx(request) else _dataset(name, key, service, form, result)
     words = question.query.describe(question.domain)
     service.registry.jobs.remember_question(loaded.dataset.name, key.name, {"ask": form.sent_fields(), "words": words})
@@ -126,6 +127,8 @@ def answer_question(
         "table": answer_table(answer, question.domain),
         "files": files(answer),
         "statement": ask_request.sql,
+        "words": words,
+        "cost": cost_words(answer.cost, spending),
         "dataset": summary(loaded),
     }
     if is_htmx(request):
@@ -133,12 +136,13 @@ def answer_question(
     return _dataset(name, key, service, form, fragment("answer.html.j2", **context, full_page=True))
 
 
-def _confirmation(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> Response | None:
+def _confirmation(
+    service: Service, loaded: ServedDataset, form: QuestionForm, key: Key, *, spending: Spending
+) -> Response | None:
     """Return the request to confirm an expensive question; None if it is cheap, confirmed, or answered before.
 
     The confirmation is for one loss and one rest of the budget.  The ledger refuses a question that exceeds the rest.
     """
-    spending = Spending(form.loss().loss(), service.tightest_account(loaded, key))
     if spending.is_confirmed(form.confirmed) or _is_repeat(service, loaded, form, key):
         return None
     return fragment(
@@ -168,9 +172,11 @@ def _is_repeat(service: Service, loaded: ServedDataset, form: QuestionForm, key:
     )
 
 
-def _refused(error: Exception, form: QuestionForm, loaded: ServedDataset) -> Response:
+def _refused(error: Exception, form: QuestionForm, loaded: ServedDataset, accounts: Accounts | None = None) -> Response:
     """Render a refusal, with the place in a typed statement and links to statements that work."""
     content = refusal(error, form.sql if form.how == "sql" else "")
+    if accounts is not None:
+        content["problem"] |= refused_loss(error, form.loss(), accounts)
     return fragment("refused.html.j2", status=content["problem"]["status"], dataset=loaded.dataset.called, **content)
 
 
@@ -200,7 +206,8 @@ def _dataset(
         picture = drawing(loaded.schema)
         builder = {"attributes": columns, "levels": [], "tables": tables, "picture": picture}
     status = _status(service, loaded, key)
-    form = QuestionForm(**status["last_loss"]) if form is None else form
+    delta = set_delta(loaded.ledger.limit)
+    form = QuestionForm(**status["last_loss"] | ({"delta": delta} if delta else {})) if form is None else form
     return page(
         "dataset.html.j2",
         status=200 if result is None else result.status_code,
@@ -209,6 +216,7 @@ def _dataset(
         **builder,
         aggregates=AGGREGATES,
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
+        delta=delta,
         identified=loaded.unit.column,
         names=completed_names(loaded),
         form=form,
@@ -230,14 +238,12 @@ def _chosen(form: QuestionForm) -> dict[str, Any]:
 def _status(service: Service, loaded: ServedDataset, key: Key) -> dict[str, Any]:
     """Return budgets, earlier questions, the loss of the last one, and the history."""
     ledger = loaded.ledger
-    account, own = ledger.remaining(), ledger.remaining(key.name)
-    tightest, questions = service.tightest_account(loaded, key), _questions(service, loaded, key)
+    accounts, questions = Accounts.for_key(service, loaded, key), _questions(service, loaded, key)
     last = questions[0].request["ask"] if questions else {}
     return {
-        "gauge": gauge(account),
-        "own": gauge(own),
-        "tightest": gauge(tightest),
-        "left": None if tightest.left is None else decimals(tightest.left, up=False),
+        "gauge": gauge(accounts.dataset),
+        "own": gauge(accounts.own),
+        "tightest": gauge(accounts.tightest),
         "last_loss": {name: last[name] for name in LossFields.model_fields if name in last},
         "questions": [_listed(job) for job in questions],
         "history": [entry_facts(entry) for entry in ledger.newest(PAGE_SIZE, analyst=key.name)][::-1],
@@ -311,7 +317,7 @@ class QuestionPreview:
 
 def preview(service: Service, loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, Any]:
     """Return the cost of a question, its expected errors, and the effects of other losses."""
-    previewed, own = QuestionPreview.of_form(loaded, form, key), service.tightest_account(loaded, key)
+    previewed, own = QuestionPreview.of_form(loaded, form, key), Accounts.for_key(service, loaded, key).tightest
     loss, estimate, halved = previewed.loss.loss(), previewed.estimate(), None
     widest = max((each.half_width for each in estimate.expected if each.measure == "units"), default=0.0)
     only_counts = all(each.measure == "units" for each in estimate.expected)
@@ -320,7 +326,7 @@ def preview(service: Service, loaded: ServedDataset, form: QuestionForm, key: Ke
         halved = None if cost is None else plain(cost.value)
     return {
         "expected": estimate.expected,
-        "loss": str(loss),
+        "loss": loss_words(loss),
         "statement": previewed.fields["sql"],
         "halved": halved,
         "notes": estimate.notes,

@@ -34,8 +34,9 @@ from sfumato_server.release_jobs import kind_words
 from sfumato_server.service import Service
 from sfumato_server.stewards import PAGE_SIZE, entry_facts
 from sfumato_server.tables import ServedDataset
+from sfumato_server.ui.budgets import Gauge, gauge
 from sfumato_server.ui.question_form import Short
-from sfumato_server.ui.rendering import Gauge, forget_note, gauge, page, read_note
+from sfumato_server.ui.rendering import forget_note, page, read_note
 
 OFFICER = "/officer"
 """The address of the list of datasets for a privacy officer."""

@@ -6,7 +6,6 @@ A limit has no default.  While a steward types one, the page shows what it promi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -15,13 +14,13 @@ from pydantic import BaseModel
 
 from sfumato.app.api.questions import limit_of
 from sfumato.errors import InputError
-from sfumato.privacy.conversion import CONVERTED, epsilon_of
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, plain
 from sfumato.report.drawing import guess_scale, percent_up
 from sfumato_server.problems import problem
 from sfumato_server.registry import Key
 from sfumato_server.rules import total_of
 from sfumato_server.service import Service
+from sfumato_server.ui.budgets import loss_within
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS
 
@@ -141,11 +140,7 @@ def limit_share(limit: Loss, share: Fraction) -> str:
     >>> limit_share(EpsilonDelta(2, "1e-9"), Fraction(1, 4))
     '0.966,1e-09'
     """
-    if not isinstance(limit, EpsilonDelta):
-        amount = plain(limit.most * share)
-        return amount if isinstance(limit, Epsilon) else f"rho={amount}"
-    rho, digits = limit.most * share, Context(prec=3, rounding=ROUND_FLOOR)
-    epsilon = digits.create_decimal_from_float(float(epsilon_of(rho, limit.delta * CONVERTED)))
-    while EpsilonDelta(epsilon, limit.delta).most > rho:
-        epsilon = digits.next_minus(epsilon)
-    return f"{epsilon:f},{plain(limit.delta)}"
+    loss = loss_within(limit, limit.most * share)
+    if isinstance(loss, EpsilonDelta):
+        return f"{plain(loss.epsilon)},{plain(loss.delta)}"
+    return plain(limit.most * share) if isinstance(loss, Epsilon) else f"rho={plain(limit.most * share)}"

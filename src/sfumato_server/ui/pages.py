@@ -27,7 +27,8 @@ from sfumato_server.ui import (
     rendering,
     steward_pages,
 )
-from sfumato_server.ui.rendering import add_error_pages, gauge, is_https, login_page, page, request_key
+from sfumato_server.ui.budgets import gauge
+from sfumato_server.ui.rendering import add_error_pages, is_https, login_page, page, request_key
 
 BACK = "/login/back"
 """The path to which the identity provider sends browsers back."""

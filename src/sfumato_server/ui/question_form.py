@@ -51,6 +51,17 @@ _MAX_LABELS = 40  # labels of cells in the description of an attribute
 _MAX_RANGES = 600  # attributes with ends in one form
 
 
+def stated_loss(epsilon: str, delta: str, rho: str) -> LossFields:
+    """Return the loss that a form states.  A delta without an epsilon is ignored, because the budget may set it.
+
+    Raises:
+        InputError: a field is too long.
+    """
+    delta = delta if epsilon.strip() else ""
+    fields = {"epsilon": epsilon, "delta": delta, "rho": rho}
+    return validate_fields(LossFields, {name: text.strip() or None for name, text in fields.items()})
+
+
 class QuestionForm(BaseModel):
     """The form of a question: SQL, or the fields of the builder, and the loss.
 
@@ -83,9 +94,11 @@ class QuestionForm(BaseModel):
         """Return the request as HTTP takes it.
 
         Raises:
-            QueryError, InputError: a field is invalid.
+            QueryError, InputError: a field is empty or invalid.
         """
         terms = {"loss": self.loss(), "truncation": self._truncation()}
+        if terms["loss"] == LossFields():
+            raise InputError("there is no epsilon yet; fill it in, and see the expected error before you ask")
         if self.how == "sql":
             return validate_fields(AskRequest, {"sql": self.sql, **terms})
         if self.aggregate != "count" and not self.of:
@@ -113,9 +126,7 @@ class QuestionForm(BaseModel):
         Raises:
             InputError: a field is too long.
         """
-        return validate_fields(
-            LossFields, {name: getattr(self, name).strip() or None for name in ("epsilon", "delta", "rho")}
-        )
+        return stated_loss(self.epsilon, self.delta, self.rho)
 
     def ends(self) -> dict[str, tuple[str, str]]:
         """Return the two ends of each attribute, as text.

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from sfumato.app.api.methods import AnonymizationMethod, CountOption
 from sfumato.app.api.questions import LossFields, validate_fields
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields, linked_tables
-from sfumato.errors import InputError
+from sfumato.errors import BudgetError, InputError
 from sfumato.privacy.loss import Epsilon
 from sfumato.strict_documents import read_yaml, read_yaml_texts
 from sfumato_server import release_jobs
@@ -23,9 +23,10 @@ from sfumato_server.access import Anyone, CurrentService, Steward
 from sfumato_server.datasets import summary
 from sfumato_server.problems import problem
 from sfumato_server.registry import Key
+from sfumato_server.ui.budgets import Accounts, Spending, gauge, refused_loss, set_delta
 from sfumato_server.ui.dataset_pages import pairs
-from sfumato_server.ui.question_form import Short
-from sfumato_server.ui.rendering import REFUSALS, Spending, fragment, gauge, page
+from sfumato_server.ui.question_form import Short, stated_loss
+from sfumato_server.ui.rendering import REFUSALS, fragment, page
 
 _MAX_YAML = 20_000  # characters
 
@@ -67,8 +68,7 @@ class SynthesisForm(BaseModel):
 
     def loss(self) -> LossFields:
         """Return the loss of the table."""
-        stated = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho}
-        return validate_fields(LossFields, {name: text.strip() or None for name, text in stated.items()})
+        return stated_loss(self.epsilon, self.delta, self.rho)
 
     def sent_fields(self) -> dict[str, Any]:
         """Return the fields that were filled in, without the confirmation."""
@@ -135,7 +135,7 @@ def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, s
     """Start the release of a synthetic table; ask first if it is expensive."""
     try:
         order = release_jobs.synthesis_order(name, form.read(), key, service)
-        spending = Spending(form.loss().loss(), service.tightest_account(order.loaded, key))
+        spending = Spending(form.loss().loss(), Accounts.for_key(service, order.loaded, key).tightest)
         if not (spending.is_confirmed(form.confirmed) or release_jobs.is_repeat(order, service)):
             return _forms(name, key, service, synthesis=form, spending=spending)
         return _wait_for(release_jobs.start(service, order)["job"])
@@ -187,6 +187,8 @@ def _forms(  # noqa: PLR0913  (what the page shows beside the forms)
     """Render the forms as they were filled in, with a refusal or the request to confirm the cost."""
     loaded = service.check_access(name, key)
     content = None if error is None else problem(error)
+    if content is not None and synthesis is not None and isinstance(error, BudgetError):
+        content |= refused_loss(error, synthesis.loss(), Accounts.for_key(service, loaded, key))
     synthesis = SynthesisForm() if synthesis is None else synthesis
     return page(
         "releases.html.j2",
@@ -195,6 +197,7 @@ def _forms(  # noqa: PLR0913  (what the page shows beside the forms)
         linked=() if loaded.schema is None else [each.table.name for each in linked_tables(loaded.schema, ()).children],
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
+        delta=set_delta(loaded.ledger.limit),
         gauge=gauge(loaded.ledger.remaining()),
         made=release_jobs.earlier_releases(loaded, key, service),
         synthesis=synthesis,

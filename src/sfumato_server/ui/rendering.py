@@ -11,9 +11,9 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache, partial
 from http import HTTPStatus
 from importlib import resources
@@ -24,19 +24,19 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
+from sfumato.app.cli.output import sentences
 from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import SfumatoError, digits, interval_digits
-from sfumato.ledger import Account
 from sfumato.ledger.entry import method_title
-from sfumato.privacy.loss import Epsilon, Loss, Rho, decimals
 from sfumato.query import Answer, NoisyValue
-from sfumato.query.aggregates import ExpectedError
 from sfumato_server.access import KeyLookup, secret_of
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Key
+from sfumato_server.ui.budgets import loss_words
 
 NOTE_COOKIE = "sfumato_note"
 REFUSALS = (SfumatoError, RefusalError)
@@ -52,6 +52,15 @@ _PLAIN_DETAILS = {
     "not-found": "There is nothing at this address.  See the list of datasets.",
     "data-unavailable": "The table cannot be read now.  Ask again later, or tell a steward.",
     "internal": "The server failed.  Tell its operator.",
+    "dataset-retired": "It answers no questions, and shows no earlier answers.  See the list of datasets for others.",
+}
+_PLAIN_TITLES = {
+    "budget-exceeded": "The budget is too small for this",
+    "query-refused": "This question cannot be answered",
+    "domain-refused": "This question does not fit the dataset",
+    "request-refused": "Something in the form is missing or wrong",
+    "invalid-request": "Something in the form is missing or wrong",
+    "loss-refused": "This privacy loss cannot be taken",
 }
 _KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exception)
 
@@ -83,25 +92,12 @@ def _environment() -> Environment:
     environment.filters["interval"] = lambda value: interval_digits(value.estimate, value.low, value.high, ",")
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
+    environment.filters["breakable"] = lambda name: Markup(re.sub(r"([._(])", r"\1<wbr>", str(escape(name))))  # noqa: S704
+    environment.filters["plain"] = in_plain_words
+    environment.filters["loss"] = loss_words
+    environment.filters["sentences"] = lambda text: sentences(text.replace("; nothing was spent", ""))
     environment.filters["method_title"] = method_title
     return environment
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """The share of a budget that is left, 0 to 1 (None: no limit), the amounts in words, and the guarantee."""
-
-    share: float | None
-    words: str
-    guarantee: str
-
-
-def gauge(account: Account) -> Gauge:
-    """Return the gauge of an account."""
-    share = account.share_left
-    if share is None:
-        return Gauge(None, "no cap of your own", account.guarantee)
-    return Gauge(float(share), str(account), account.guarantee)
 
 
 def add_error_pages(app: FastAPI) -> None:
@@ -115,7 +111,7 @@ def _error_page(handler: Any, request: Request, error: Exception) -> Response:  
     takes_html = is_htmx(request) or "text/html" in request.headers.get("accept", "")
     if request.url.path.startswith("/v1/") or not takes_html:
         return reply
-    content = in_plain_words(json.loads(bytes(reply.body)))
+    content = json.loads(bytes(reply.body))
     if is_htmx(request):
         return fragment("problem.html.j2", problem=content, status=reply.status_code)
     if reply.status_code == HTTPStatus.UNAUTHORIZED:
@@ -133,11 +129,10 @@ def is_htmx(request: Request) -> bool:
 
 
 def in_plain_words(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a problem document with details for people instead of programs."""
-    content = dict(document)
-    detail = _PLAIN_DETAILS.get(str(document.get("type", "")).removeprefix("/problems/"))
-    if detail is not None:
-        content["detail"] = detail
+    """Return a problem document with a title and details for people instead of programs."""
+    content, kind = dict(document), str(document.get("type", "")).removeprefix("/problems/")
+    content["title"] = _PLAIN_TITLES.get(kind, content["title"])
+    content["detail"] = _PLAIN_DETAILS.get(kind, content["detail"])
     if "errors" in document:
         content["errors"] = [each | {"place": _field(str(each["place"]))} for each in document["errors"]]
     return content
@@ -267,7 +262,6 @@ def _file(file: Traversable) -> StaticFile:
 
 
 _MAX_FILE_ROWS = 50_000  # of an answer that the page embeds as a file
-_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
 @dataclass(frozen=True)
@@ -395,94 +389,3 @@ def files(answer: Answer) -> dict[str, str]:
         ending: f"data:{media};base64,{base64.b64encode(file.getvalue()).decode()}"
         for ending, (media, file) in kinds.items()
     }
-
-
-@dataclass(frozen=True)
-class Step:
-    """The effect of one loss on an answer.
-
-    Attributes:
-        loss: the loss in words.
-        half_width: the half-width of the widest interval of the answer.
-        bar: this half-width as a share of the largest one, 0 to 1.
-        share: the share of the budget's rest that the loss takes, above 1 if it is too much; None if unknown.
-        chosen: whether it is the loss of the form.
-    """
-
-    loss: str
-    half_width: float
-    bar: float
-    share: float | None
-    chosen: bool
-
-
-def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: Account) -> list[Step]:
-    """Return the effects of a quarter, half, one, two and four times a loss; none for epsilon with delta."""
-    if not isinstance(loss, Epsilon | Rho):
-        return []
-    widths: dict[Fraction, float] = {}
-    for factor in _FACTORS:
-        try:
-            widths[factor] = max((each.half_width for each in expected(loss * factor)), default=0.0)
-        except SfumatoError:  # the loss is out of range
-            continue
-    most = max(widths.values(), default=0.0)
-    return [
-        Step(
-            str(loss * factor),
-            width,
-            width / most if most else 0.0,
-            share_of(loss * factor, own),
-            factor == 1,
-        )
-        for factor, width in widths.items()
-    ]
-
-
-def share_of(loss: Loss, account: Account) -> float | None:
-    """Return the share of the rest of a budget that a loss takes, above 1 if it is too much.
-
-    Returns:
-        None without a limit, or if the loss is not finite in the measure of the limit.
-
-    >>> share_of(Epsilon("0.5"), Account(Epsilon(3), Epsilon(1).charge))
-    0.25
-    """
-    needed = None if account.limit is None else account.limit.amount(loss.charge)
-    if needed is None or account.left is None:
-        return None
-    share = float(needed / account.left) if account.left else math.inf
-    if not loss.charge.delta or account.left_delta is None:
-        return share
-    return max(share, float(loss.charge.delta / account.left_delta) if account.left_delta else math.inf)
-
-
-SHARE_TO_CONFIRM = 0.1
-"""The largest share of the rest of a budget that a release takes without a confirmation."""
-
-
-@dataclass(frozen=True)
-class Spending:
-    """A loss that a form would charge to an account.
-
-    The confirmation of an expensive release is for one loss and one rest of the budget.  The ledger refuses a release
-    that exceeds the rest.
-    """
-
-    loss: Loss
-    account: Account
-
-    @property
-    def share(self) -> float | None:
-        """The share of the rest that the loss takes; None if it is unknown."""
-        return share_of(self.loss, self.account)
-
-    @property
-    def statement(self) -> str:
-        """The loss and the rest, as the form sends them back when a person confirms them."""
-        return f"{self.loss} of {decimals(self.account.left or Fraction(0), up=False)}"
-
-    def is_confirmed(self, confirmed: str) -> bool:
-        """Return whether the loss is small enough to need no confirmation, or is confirmed by a statement."""
-        share = self.share
-        return share is None or not SHARE_TO_CONFIRM < share <= 1 or confirmed == self.statement

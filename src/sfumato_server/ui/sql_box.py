@@ -12,7 +12,6 @@ from sfumato.errors import QueryError
 from sfumato.query.statements.sql_condition import Place, instead
 from sfumato_server.problems import problem
 from sfumato_server.tables import ServedDataset
-from sfumato_server.ui.rendering import in_plain_words
 
 _WORD = re.compile(r"""\w+ | "(?:[^"]|"")*" | '(?:[^']|'')*' | \S | $""", re.VERBOSE)
 _CONTEXT = 60  # characters of a line before and after its wrong place
@@ -80,7 +79,7 @@ def wrong_place(statement: str, place: Place) -> WrongPlace | None:
 
 def refusal(error: Exception, statement: str) -> dict[str, Any]:
     """Return a refusal for the template: the problem, the place in a typed statement, and statements to ask instead."""
-    content = in_plain_words(problem(error))
+    content = problem(error)
     if not isinstance(error, QueryError):
         return {"problem": content, "place": None, "statements": ()}
     content["detail"] = content["detail"].removesuffix(instead(error.statements))

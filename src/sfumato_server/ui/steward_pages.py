@@ -37,6 +37,7 @@ from sfumato_server.stewards import (
     steward_findings,
 )
 from sfumato_server.tables import ServedDataset
+from sfumato_server.ui.budgets import gauge
 from sfumato_server.ui.journal_pages import dataset_rows
 from sfumato_server.ui.limit_form import (
     CAP_SHARES,
@@ -48,7 +49,7 @@ from sfumato_server.ui.limit_form import (
     set_default_cap,
 )
 from sfumato_server.ui.question_form import Short
-from sfumato_server.ui.rendering import REFUSALS, forget_note, fragment, gauge, leave_note, page, read_note
+from sfumato_server.ui.rendering import REFUSALS, forget_note, fragment, leave_note, page, read_note
 
 router = APIRouter(include_in_schema=False)
 

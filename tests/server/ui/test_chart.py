@@ -20,7 +20,8 @@ from sfumato.query import ask
 from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
-from sfumato_server.ui.rendering import BarScale, answer_table, files, share_of, steps
+from sfumato_server.ui.budgets import share_of, steps
+from sfumato_server.ui.rendering import BarScale, answer_table, files
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (

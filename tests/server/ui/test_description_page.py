@@ -114,7 +114,7 @@ def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp
     expect(of(page, "age", "First day")).to_be_hidden()  # of another type
     of(page, "age", "Greatest").fill("-5")
     kept(page)
-    expect(page.get_by_role("alert")).to_contain_text("the bounds of 'age' are 0 and -5: the least comes first")
+    expect(page.get_by_role("alert")).to_contain_text("The bounds of 'age' are 0 and -5: the least comes first")
     expect(of(page, "age", "Greatest")).to_have_value("-5")
     page.goto(page.url.partition("#")[0])
     expect(of(page, "age", "Greatest")).to_have_value("89")  # nothing was stored
@@ -131,7 +131,7 @@ def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp
     assert findings_on(page) == [f"{each.kind}: {each}." for each in draft.findings]
     looks_right(page, look)
     page.get_by_role("button", name="Accept and go on").click()
-    expect(page.get_by_role("alert")).to_contain_text("tick that you have looked at the description")
+    expect(page.get_by_role("alert")).to_contain_text("Tick that you have looked at the description")
     page.get_by_label("I have looked at this description").press("Space")
     page.get_by_role("button", name="Accept and go on").press("Enter")
 
@@ -241,7 +241,7 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
     days = {"t0-a2-name": "admitted", "t0-a2-first": "2023-01-01", "t0-a2-last": "2023-12-31"}
     for said in ({}, {"accepted": ""}, {"accepted": "false"}, {"accepted": "on"}):
         status, text = post(path, do="accept", **days, **said)
-        assert (status, "tick that you have looked at the description" in text) == (422, True)
+        assert (status, "Tick that you have looked at the description" in text) == (422, True)
     for confirmed in ({}, {"confirm-bounds": "on"}, {"confirm-bounds": "true"}, {"confirm-all": "true"}):
         status, text = post(path, do="accept", accepted="true", **confirmed)
         assert (status, "tick each kind of finding to confirm it" in text) == (422, True)

@@ -80,7 +80,7 @@ def test_what_cannot_be_read_is_refused_and_no_other_question_is_asked(server, p
     before = spent(server)
     status, text = post(f"/datasets/people/{path}", **WHOLE | wrong)
     assert status == 422, text
-    assert reason in text
+    assert reason.lower() in text.lower()  # a sentence begins with a capital letter
     assert "Nothing was spent" in text
     assert spent(server) == before
 
@@ -93,7 +93,7 @@ def test_several_conditions_of_declared_values_hold_together(server, post):
     chosen = {"among": ['["sex", "M"]', '["sex", "F"]'], "ranged": ["age", "income"], "low": ["18", ""]}
     fields = {"how": "builder", "epsilon": "0.013", **chosen, "high": ["65", "1000.0"]}
     status, text = post("/datasets/people/ask", **fields)
-    assert (status, "nothing: asked and answered before" in text) == (200, True)
+    assert (status, "You got this answer before" in text) == (200, True)
     assert spent(server) == before
     _, text = post("/datasets/people/ask", how="builder", epsilon="0.014", among='["sex", null]')
     assert "count(*) where sex in missing" in text
@@ -112,7 +112,7 @@ def test_groups_that_a_condition_excludes_are_on_no_page_and_in_no_reply(server,
     before = spent(server)
     status, text = post("/datasets/people/ask", **fields | {"among": '["sex", "F"]', "low": "98", "high": "97"})
     assert status == 422
-    assert "no group can hold a row that meets the condition" in text
+    assert "No group can hold a row that meets the condition" in text
     assert spent(server) == before
 
 
@@ -142,7 +142,7 @@ def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
     assert 'name="by" value="sex" checked' in text
     status, text = post("/datasets/people/preview", how="builder", aggregate="sum", epsilon="0.019")
     assert (status, text.startswith("<!doctype html>")) == (422, True)
-    assert "choose the number that the sum is of" in text
+    assert "Choose the number that the sum is of" in text
     assert '<option value="sum" selected>' in text
 
 
@@ -165,7 +165,7 @@ def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ti
     before = spent(server)
     status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", **ticked)
     assert status == 422
-    assert "tick the columns of the histogram, or 'all of them'" in text
+    assert "Tick the columns of the histogram, or 'all of them'" in text
     assert spent(server) == before
 
 
@@ -183,7 +183,7 @@ def test_rules_that_cannot_be_used_are_refused_and_nothing_is_spent(server, post
     before = spent(server)
     status, text = post("/datasets/people/releases", epsilon="0.02", **fields)
     assert status == 422
-    assert says in text
+    assert says.lower() in text.lower()
     assert spent(server) == before
 
 
@@ -217,7 +217,7 @@ def test_the_page_shows_computed_columns_with_their_intervals(post):
     status, text = post("/datasets/people/ask", how="sql", sql=statement, epsilon="1")
     assert status == 200
     for name in ("more", "years"):
-        assert f'<th scope="col" colspan="2">{name}</th>' in text
+        assert f'<th scope="col">{name}</th>' in text
     assert "is measured as mean(age), which has a smaller error" in text
 
 
@@ -229,7 +229,7 @@ def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
     _, text = post("/datasets/people/preview", sql=mean, rows="70", **statement)
     assert "mean(age): supposing 70 rows in each group." in text
     _, text = post("/datasets/people/preview", sql=mean, rows="no", **statement)
-    assert "the rows to suppose in a group are a whole number" in text
+    assert "The rows to suppose in a group are a whole number" in text
     _, text = post("/datasets/people/preview", sql="SELECT COUNT(*) FROM people", **statement)
     assert "supposing" not in text
 
@@ -262,7 +262,7 @@ def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_p
     assert f"Note: {said}" in text
     assert "Each interval holds the exact answer of the bounded table" in text
     again = {"how": "builder", "aggregate": "count", "epsilon": "1e4", "truncation": "5"}
-    assert "nothing: asked and answered before" in post("/datasets/visits/ask", **again)[1]
+    assert "You got this answer before" in post("/datasets/visits/ask", **again)[1]
     before = spent(server, "visits")
     for odd in ("0", "-1", "2.5", "five", "10000000", "\u0665"):
         status, text = post("/datasets/visits/ask", **asked | {"truncation": odd, "epsilon": "1"})
@@ -335,7 +335,8 @@ def test_a_domain_of_dates_is_registered_as_it_is_written(post, server, tmp_path
 def test_a_refusal_says_once_that_nothing_was_spent(post):
     status, text = post("/datasets/people/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="11")
     assert status == 403
-    assert "and this release asks for" in text
+    assert "It needs 110 % of the dataset's budget" in text
+    assert "Ask with at most epsilon" in text
     assert text.lower().count("nothing was spent") == 1
 
 
@@ -388,7 +389,7 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert (status, "Cost: epsilon 0.5" in text) == (200, True)
     assert spent(server, "dear") == Fraction(7, 10)
     status, text = post(path, confirm=False, **asked)  # is free
-    assert (status, "nothing: asked and answered before" in text) == (200, True)
+    assert (status, "You got this answer before" in text) == (200, True)
     status, text = post(path, confirm=False, **{**asked, "epsilon": "5"})  # cannot be paid, which the ledger says
     assert (status, "nothing was spent" in text.lower()) == (403, True)
     assert post("/steward/dear/reading")[0] == 200
@@ -446,7 +447,7 @@ ANONYMIZED = {"quasi": ["age", "sex"], "k": "5", "suppression": "0.1"}
 def test_a_refused_form_of_an_anonymized_table_keeps_its_fields(post, wrong, says):
     form = ANONYMIZED | {"criteria": "", "method": "samarati"} | wrong
     status, text = post("/datasets/people/anonymizations", **form)
-    assert (status, says in text, "Nothing was spent" in text) == (422, True, True), text
+    assert (status, says.lower() in text.lower(), "Nothing was spent" in text) == (422, True, True), text
     assert "<option selected>samarati</option>" in text
     assert f'name="suppression" value="{form["suppression"]}"' in text
 
@@ -463,7 +464,7 @@ def test_a_share_is_of_the_default_cap_and_of_the_months_begun(server, post, tmp
     with httpx.Client(base_url=server.address, cookies=new, timeout=60, trust_env=False) as browser:
         expected = browser.post("/datasets/monthly/expected", data={**EXPENSIVE, "epsilon": "0.1"}).text
         assert "This question takes 25.0 % of what is left to you." in expected
-        assert "epsilon = 0.4 left of epsilon = 0.4" in expected
+        assert "100 % left of epsilon 0.4 (epsilon 0.4)" in expected
         asked = browser.post("/datasets/monthly/ask", data={**EXPENSIVE, "epsilon": "0.1"}).text
         assert "Spend 25.0 % of what is left?" in asked
     assert spent(server, "monthly") == 0
@@ -576,7 +577,7 @@ def test_changed_tables_low_budgets_and_damaged_ledgers_need_attention(server, p
         client.ask("watched", "SELECT COUNT(*) FROM t", epsilon="0.9")
         assert not [each for each in attention(server) if each.startswith("watched")]  # a tenth is left
         client.ask("watched", "SELECT COUNT(*) FROM t WHERE age < 50", epsilon="0.01")
-    low = "watched: Less than 10 % of its budget is left: epsilon = 0.09 left of epsilon = 1. See its journal"
+    low = "watched: Less than 10 % of its budget is left: 9 % left of epsilon 1 (epsilon 0.09). See its journal"
     assert low in attention(server)
     row = get(server, "/steward", q="watched")[1]
     assert re.search(r'data-label="Releases">2</td><td data-label="Last release">ana, <time', row)

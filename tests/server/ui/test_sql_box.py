@@ -121,7 +121,7 @@ def test_a_refusal_marks_its_place_and_its_statement_goes_into_the_box(server, b
     form, result = page.locator("#sql-form"), page.locator("#result")
     box.fill("SELECT sex, COUNT(*)\nFROM people\nWHERE job = 'baker'\nGROUP BY sex")
     ask(page, "0.1")
-    expect(result.get_by_role("alert")).to_contain_text("line 3, column 7: no attribute 'job'")
+    expect(result.get_by_role("alert")).to_contain_text("Line 3, column 7: no attribute 'job'")
     expect(result.get_by_role("alert")).not_to_contain_text("; ask SELECT")
     expect(result.locator("mark")).to_have_text("job")
     expect(form.locator(".marks mark")).to_have_text("job")

@@ -40,16 +40,18 @@ const follow = (form, wait = 350) => {
   }, wait);
 };
 
-// The slide: powers of ten up to what is left.
+// The slide: powers of ten up to the largest epsilon that fits.
 const rounded = (number) => String(Number(number.toPrecision(2)));
 const slides = () => {
   for (const slide of document.querySelectorAll("[data-slide]")) {
     const field = document.getElementById(slide.dataset.slide);
-    const most = Math.log10(Math.max(Number(field.dataset.left) || 10, 1e-6));
+    const most = Math.log10(Math.max(Number(field.dataset.most), 1e-6));
     Object.assign(slide, { max: most, min: most - 4, value: Math.log10(Number(field.value) || 10 ** (most - 1)) });
     slide.closest(".slide").hidden = false;
-    slide.oninput = () => { field.value = rounded(10 ** slide.value); };
-    field.oninput = () => { if (Number(field.value) > 0) slide.value = Math.log10(Number(field.value)); };
+    const mark = () => slide.classList.toggle("unset", !field.value); // the field has no default
+    slide.oninput = () => { field.value = rounded(10 ** slide.value); mark(); };
+    field.oninput = () => { if (Number(field.value) > 0) slide.value = Math.log10(Number(field.value)); mark(); };
+    mark();
   }
 };
 document.addEventListener("DOMContentLoaded", () => {
