@@ -132,6 +132,7 @@ CHANGES = {**PROGRAMS, **PAGES}
 ELSEWHERE = {
     "POST /v1/drafts",
     "POST /v1/acceptances",
+    "POST /steward/all/limit",
     "POST /steward/draft",
     "POST /steward/all/description/{draft_id}",
     "POST /v1/datasets/{name}/anonymizations",
@@ -273,7 +274,7 @@ def test_the_log_is_exported_as_lines_over_http_and_on_the_page(bench):
     ]
     assert bench.ask("GET", "/steward/all/actions/lines").text == reply.text
     shown = bench.ask("GET", "/steward/all/actions").text
-    assert "The log is whole" in shown
+    assert "The log is verified" in shown
     assert "stew" in shown
     told = bench.ask("GET", "/v1/datasets/people/verify").json()
     assert AuditHead(told["actions"], told["actions_hash"]) == verified_actions(bench.service.url)

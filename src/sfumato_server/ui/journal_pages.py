@@ -19,8 +19,9 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel
 
 from sfumato.errors import LedgerError
-from sfumato.ledger import Kind
+from sfumato.ledger import Entry, Kind
 from sfumato.ledger.audit_log import newest_actions, verify_actions
+from sfumato.privacy.loss import Loss
 from sfumato.report.sign_off.answers_sign_off import answers_sign_off, choose_answers
 from sfumato.report.sign_off.ledger_record import open_record
 from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off
@@ -107,7 +108,7 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
         dataset=summary(loaded),
         accepted=loaded.description.accepted_by,
         gauge=gauge(loaded.ledger.remaining()),
-        entries=[entry_facts(entry) for entry in entries],
+        entries=[entry_facts(entry) | {"share": _share(loaded.ledger.limit, entry)} for entry in entries],
         older=entries[-1].number if entries and entries[-1].number > 1 else None,
         newer=before is not None,
         analysts=[
@@ -122,6 +123,12 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
         damage=damage,
         **context,
     )
+
+
+def _share(limit: Loss, entry: Entry) -> float | None:
+    """Return the share of the limit that a release was charged; None if nothing was charged."""
+    amount = limit.amount(entry.charge) if entry.kind is Kind.RELEASE and entry.charge is not None else None
+    return None if amount is None else float(amount / limit.most)
 
 
 class SignOffForm(BaseModel):

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -45,6 +46,7 @@ from sfumato_server.ui.limit_form import (
     LimitForm,
     cap_of,
     described_limit,
+    limit_share,
     meaning_of,
     set_default_cap,
 )
@@ -191,7 +193,7 @@ def set_terms(
             name, validate_fields(TermsRequest, {"granted_only": form.granted_only, **limits}), key, service
         )
     except REFUSALS as error:
-        return _settings_problem(name, key, service, error)
+        return _settings_problem(name, key, service, error, terms=form)
     return leave_note(request, f"{HOME}/{name}/settings", {"done": "The terms are set."})
 
 
@@ -235,7 +237,7 @@ def rename(
             "name"
         ]
     except REFUSALS as error:
-        return _settings_problem(name, key, service, error)
+        return _settings_problem(name, key, service, error, called=form.called)
     return leave_note(request, f"{HOME}/{called}/settings", {"done": f"{name} is renamed to {called}."})
 
 
@@ -278,22 +280,24 @@ def _parse_document(text: str) -> dict[str, Any]:
 
 def _settings(name: str, key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (see page)
     loaded = service.loaded(name)
+    context = {"terms": service.grants.terms(loaded.dataset.name), "called": "", **context}
     return page(
         "settings.html.j2",
         key=key,
         dataset=summary(loaded),
         source=redacted_source(loaded.dataset.source),
         accepted=loaded.description.accepted_by,
-        terms=service.grants.terms(loaded.dataset.name),
+        written=limit_share(loaded.ledger.limit, Fraction(1, 4)),
         named=service.grants.analysts(loaded.dataset.name),
         reading=stewards.reading(name, key, service),
         **context,
     )
 
 
-def _settings_problem(name: str, key: Key, service: CurrentService, error: Exception) -> Response:
+def _settings_problem(name: str, key: Key, service: CurrentService, error: Exception, **typed: Any) -> Response:  # noqa: ANN401
+    """Render the settings with a refusal and the typed fields of the refused form."""
     content = problem(error)
-    return _settings(name, key, service, problem=content, status=content["status"])
+    return _settings(name, key, service, problem=content, status=content["status"], **typed)
 
 
 def refused_page(key: Key, service: CurrentService, error: Exception, fields: Mapping[str, Any]) -> Response:
