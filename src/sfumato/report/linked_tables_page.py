@@ -66,13 +66,7 @@ _MEANINGS = {
 
 
 def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool = False) -> Page:
-    """Return the page of a result.
-
-    Args:
-        title: title of the page.
-        result: the result of the release.
-        internal: if true, also show exact sizes and numbers of rows, with a warning at the top.
-    """
+    """Return the page of a result; if ``internal``, with exact sizes and numbers of rows, and a warning at the top."""
     plots: list[Plot] = []
     overview = {"What attacks on a family achieved": _attacks(result)} if result.attacks else {}
     for edge in result.edges:
@@ -269,46 +263,52 @@ def _pair_picture(
     )
 
 
-def linked_release_page(
-    title: str, book: Mapping[str, Any], *, sections: tuple[Section, ...] = (), accepted: Acceptance | None = None
-) -> Page:
+def linked_release_page(title: str, book: Mapping[str, Any], *, accepted: Acceptance | None = None) -> Page:
     """Return a public page of linked tables: their columns, the measured tables, and the stated errors.
 
-    Args:
-        title: title of the page.
-        book: the codebook as JSON values.
-        sections: pictures before the tables.
-        accepted: the acceptance of the description of the tables; None if it is unknown.
+    ``book`` is the codebook as JSON values; ``accepted`` is None if the acceptance of the description is unknown.
     """
-    from sfumato.synthesize.linked.linked_codebook import (
-        UNITS_TEXT,
-        family_column_rows,
-        family_facts,
-        family_tie_rows,
-    )
+    from sfumato.synthesize.linked import linked_codebook as codebook
 
     described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
-    overview: dict[str, ShownTable] = {}
     details: dict[str, ShownTable] = {}
     for part in book["parts"]:
-        overview[f"{part['name']}: columns"] = tuple(family_column_rows(part))
-        overview[f"{part['name']}: what was measured together"] = tuple(family_tie_rows(part))
+        details[f"{part['name']}: columns"] = tuple(codebook.family_column_rows(part))
+        details[f"{part['name']}: tables measured together"] = tuple(codebook.family_tie_rows(part))
         for column in part["columns"]:
             details[f"{part['name']}: values of {column['name']}"] = _values(column)
     return Page(
         title=title,
         kicker="Synthetic linked tables \N{MIDDLE DOT} release report",
         lead=f"{str(book['notice']).capitalize()}. {shown_to(str(book['guarantee']['text']))}",
-        terms=dict(family_facts(book)) | described,
+        facts=_four_numbers(book),
+        terms=dict(codebook.family_facts(book)) | described,
         notes=(
-            UNITS_TEXT,
+            codebook.UNITS_TEXT,
             *(f"{part['name']} has {part['says']}." for part in book["parts"]),
-            *map(str, book["notes"]),
+            *(f"Note: {note}." for note in book["notes"]),
         ),
-        sections=sections,
-        overview={name: rows for name, rows in overview.items() if rows},
+        sections=(bar_section("Columns", _bars(book)),),
         details={name: rows for name, rows in details.items() if rows},
         digits=_CODEBOOK_DIGITS,
+    )
+
+
+def _four_numbers(book: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the loss, the units, the rows and the largest error of a column; nothing without a loss."""
+    loss = [f"{name} = {value}" for name, value in book["guarantee"]["loss"].items()]
+    if not loss:
+        return ()
+    more = "".join(f" ({each})" for each in loss[1:])
+    worst = max((column["worst"] or 0 for column in book["parts"][0]["columns"]), default=0)
+    return (
+        (loss[0], f"differential privacy{more}, for {book['guarantee']['unit']}"),
+        (f"{book['units']:,}", "synthetic units, each with its rows in all tables"),
+        (f"{sum(each['rows'] for each in book['files']):,}", f"rows in {len(book['files'])} tables"),
+        (
+            f"\N{PLUS-MINUS SIGN} {worst:,.0f} units",
+            "or better, for a count of units by one column (95 % confidence)",
+        ),
     )
 
 
@@ -319,9 +319,7 @@ def draw_linked(release: LinkedRelease) -> HtmlPage:
         MissingExtraError: the extra ``plots`` is not installed.
     """
     require("plots", "a page with plots")
-    book = release.codebook.to_json()
-    drawn = bar_section("Columns", _bars(book))
-    page = linked_release_page("Synthetic tables", book, sections=(drawn,), accepted=release.accepted)
+    page = linked_release_page("Synthetic tables", release.codebook.to_json(), accepted=release.accepted)
     return HtmlPage(render(page))
 
 
@@ -442,7 +440,7 @@ def drawing(schema: Schema) -> Markup:
     words = ", ".join(f"{table.name}: {_owner_text(schema, table)}" for table in schema)
     drawn = "".join([*ties, *shapes])
     return Markup(  # noqa: S704 - names are escaped where they are drawn
-        f'<svg viewBox="0 0 {width} {bottom}" width="{width}" class="drawing" role="img" '
+        f'<svg viewBox="0 0 {width} {bottom}" width="{width}" style="max-width:{width}px" class="drawing" role="img" '
         f'aria-label="{escape(words)}" font-family="sans-serif" font-size="12" fill="currentColor">{drawn}</svg>'
     )
 

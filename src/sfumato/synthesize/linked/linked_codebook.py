@@ -450,8 +450,8 @@ def _values(book: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 UNITS_TEXT = (
-    "Numbers are of units. Noise is the standard deviation on one measured cell; no cell is off by more than what "
-    "stands there, with 95 % for all cells of a line at once."
+    "Numbers count units. Noise is the standard deviation on one measured cell. No cell of a line is off by more than "
+    "its number, with 95 % confidence for all cells of the line at once."
 )
 
 
