@@ -22,7 +22,7 @@ from statistics import mean, stdev
 from unittest.mock import patch
 
 import numpy as np
-from _census_data import adult, categories, equal_width, nist
+from _census_data import adult, categories, equal_width, fire, nist
 from _real_data import folder as real_data
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
@@ -35,9 +35,10 @@ from sfumato.vault.simulated import SimulatedVault
 METHOD = sys.modules["sfumato.synthesize.methods.batched"]
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "ablation.md"
 RESULTS = TABLE.with_suffix(".json")
-TABLES = ("german", "nist 1000", "oregon", "nist 7600", "adult", "nist")
+TABLES = ("german", "nist 1000", "oregon", "nist 7600", "adult", "nist", "fire 50000")
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = "1e-9"
+MOST_CELLS = 2000  # of a column: more only in times and addresses of the fire calls
 WHOLE = "all parts"
 PARTS = {
     WHOLE: (),
@@ -96,7 +97,8 @@ def _read(folder, file):
 def load(name):
     """Return the domain of a table, and its codes."""
     source, _, rows = name.partition(" ")
-    columns = {"adult": adult, "nist": nist, "german": german, "oregon": oregon}[source]()
+    loaders = {"adult": adult, "nist": nist, "german": german, "oregon": oregon, "fire": fire}
+    columns = {column: each for column, each in loaders[source]().items() if each[1] <= MOST_CELLS}
     codes = np.stack([column[0] for column in columns.values()], axis=1).astype(np.int64)
     if rows:
         codes = codes[np.random.default_rng(0).permutation(len(codes))[: int(rows)]]
@@ -150,13 +152,13 @@ def run(part, domain, codes, *, epsilon, seed):
 
 INTRODUCTION = """\
 The batched method without each of its parts, for a workload of all pairs, at delta {delta}. Each figure compares the
-method without a part with the whole method, on the same table, at the same loss and with the same seed: the mean over
-{cells} cells (table x epsilon) and {runs} runs, with its standard error. A positive figure is error that the part
-saves. Made by `python benchmarks/ablation.py`.
+method without a part with the whole method, on the same table, at the same loss and with the same seed. It is the mean
+over {cells} cells (table x epsilon) of {runs} runs, with the standard error over the cells. A positive figure is error
+that the part saves. Made by `python benchmarks/ablation.py`.
 
-The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), and NIST
-national2019: whole (27,253), and cut to 7,600 and 1,000 rows. Errors are mean total variation distances of the fitted
-model. The error of a mean is in standard deviations of its column.
+The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), NIST
+national2019 (27,253 rows, and cut to 7,600 and 1,000), and 50,000 San Francisco fire calls. Errors are mean total
+variation distances of the fitted model. The error of a mean is in standard deviations of its column.
 
 """
 HEADER = (
@@ -170,43 +172,77 @@ HEADER = (
 )
 
 
+class Compared:
+    """The runs of a part next to those of the whole method."""
+
+    def __init__(self, results):
+        self.found = {(each["part"], each["table"], each["epsilon"], each["seed"]): each for each in results}
+        keys = product(TABLES, EPSILONS, range(100))
+        self.keys = [key for key in keys if all((part, *key) in self.found for part in PARTS)]
+
+    def growth(self, part, field, *, table=None, epsilon=None):
+        """Return the relative growth of an error, averaged over the seeds of each cell and then over the cells."""
+        cells = {}
+        for key in self.keys:
+            if table in (None, key[0]) and epsilon in (None, key[1]):
+                change = self.found[part, *key][field] / self.found[WHOLE, *key][field] - 1
+                cells.setdefault(key[:2], []).append(change)
+        means = [mean(changes) for changes in cells.values()]
+        return f"{mean(means):+.1%} ± {stdev(means) / len(means) ** 0.5:.1%}" if len(means) > 1 else "-"
+
+    def largest(self, part, field, digits):
+        """Return the largest growth of an error over all runs, and its cell."""
+        growth = {key: self.found[part, *key][field] - self.found[WHOLE, *key][field] for key in self.keys}
+        key = max(growth, key=growth.__getitem__)
+        return f"{growth[key]:+.{digits}f}, {key[0]} at {key[1]:g}"
+
+    def seconds(self, part):
+        """Return the relative growth of CPU seconds."""
+        part_seconds, whole = (sum(self.found[each, *key]["cpu"] for key in self.keys) for each in (part, WHOLE))
+        return f"{part_seconds / whole - 1:+.0%}"
+
+    def error(self, table, epsilon):
+        """Return the mean error of pairs of the whole method."""
+        values = [self.found[WHOLE, *key]["pairs"] for key in self.keys if key[:2] == (table, epsilon)]
+        return f"{mean(values):.4f}" if values else "-"
+
+
 def report(results):
     """Return the results in Markdown."""
-    found = {(each["part"], each["table"], each["epsilon"], each["seed"]): each for each in results}
-    keys = [key for key in product(TABLES, EPSILONS, range(100)) if all((part, *key) in found for part in PARTS)]
-    lines = [f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|"]
-
-    def growth(part, field, epsilons=EPSILONS):
-        changes = [found[part, *key][field] / found[WHOLE, *key][field] - 1 for key in keys if key[1] in epsilons]
-        spread = stdev(changes) / len(changes) ** 0.5 if len(changes) > 1 else 0.0
-        return f"{mean(changes):+.1%} ± {spread:.1%}"
-
-    for part in list(PARTS)[1:]:
-        worst, off = (
-            max(keys, key=lambda key: found[part, *key][field] - found[WHOLE, *key][field])
-            for field in ("worst", "mean_off")
+    compared = Compared(results)
+    rows = [
+        (
+            part,
+            compared.growth(part, "pairs"),
+            compared.growth(part, "columns"),
+            *(compared.growth(part, "pairs", epsilon=epsilon) for epsilon in EPSILONS),
+            compared.largest(part, "worst", 3),
+            compared.largest(part, "mean_off", 2),
+            compared.seconds(part),
         )
-        grown = found[part, *worst]["worst"] - found[WHOLE, *worst]["worst"]
-        moved = found[part, *off]["mean_off"] - found[WHOLE, *off]["mean_off"]
-        by_loss = [growth(part, "pairs", (epsilon,)) for epsilon in EPSILONS]
-        cells = [part, growth(part, "pairs"), growth(part, "columns"), *by_loss]
-        cells += [f"{grown:+.3f}, {worst[0]} at {worst[1]:g}", f"{moved:+.2f}, {off[0]} at {off[1]:g}"]
-        seconds = sum(found[part, *key]["cpu"] for key in keys) / sum(found[WHOLE, *key]["cpu"] for key in keys)
-        lines.append(f"| {' | '.join([*cells, f'{seconds - 1:+.0%}'])} |")
-    seeds = {name: len({key[2] for key in keys if key[0] == name}) for name in TABLES}
-    counted = ", ".join(f"{name} {count}" for name, count in seeds.items())
-    whole = [
-        f"| {name} | " + " | ".join(_mean_of(found, keys, name, epsilon) for epsilon in EPSILONS) + " |"
-        for name in TABLES
+        for part in PARTS
+        if part != WHOLE
     ]
-    introduction = INTRODUCTION.format(delta=DELTA, cells=len({key[:2] for key in keys}), runs=len(keys))
-    header = "| error of pairs with all parts | 0.1 | 1 | 10 |\n|---|---|---|---|"
-    return "\n".join([introduction + "\n".join(lines), "", f"Seeds: {counted}.", "", header, *whole, ""])
+    by_table = [
+        (part, *(compared.growth(part, "pairs", table=table) for table in TABLES)) for part in PARTS if part != WHOLE
+    ]
+    seeds = {table: len({key[2] for key in compared.keys if key[0] == table}) for table in TABLES}
+    whole = [(table, *(compared.error(table, epsilon) for epsilon in EPSILONS), str(seeds[table])) for table in TABLES]
+    cells = len({key[:2] for key in compared.keys})
+    return "\n".join(
+        [
+            INTRODUCTION.format(delta=DELTA, cells=cells, runs=len(compared.keys)) + _table(HEADER, rows),
+            "Growth of the error of pairs by table:\n",
+            _table(("part left out", *TABLES), by_table),
+            "Error of pairs with all parts, and the number of seeds:\n",
+            _table(("table", *(f"{epsilon:g}" for epsilon in EPSILONS), "seeds"), whole),
+        ]
+    )
 
 
-def _mean_of(found, keys, name, epsilon):
-    values = [found[WHOLE, *key]["pairs"] for key in keys if key[:2] == (name, epsilon)]
-    return f"{mean(values):.4f}" if values else "-"
+def _table(header, rows):
+    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:], ""])
 
 
 def main():
