@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from sfumato.notebook_html import HtmlPage
 
 EXAMPLE = re.compile(
@@ -67,8 +69,7 @@ Run = Callable[[str], tuple[int, str, str]]
 def drift(old: str, new: str, noise: str = "", rows: int = 0) -> str:
     """Return how an output differs from the stored one beyond its noise; nothing if it does not."""
     old, new = (without_rows(text.strip(), rows) for text in (old, new))
-    for pattern, mask in MASKED:
-        old, new = pattern.sub(mask, old), pattern.sub(mask, new)
+    old, new = _masked(old), _masked(new)
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
         return f"the page shows\n{old}\nand the example prints\n{new}"
     for one, other in zip(NUMBER.findall(old), NUMBER.findall(new), strict=True):
@@ -77,6 +78,21 @@ def drift(old: str, new: str, noise: str = "", rows: int = 0) -> str:
         if abs(shown - printed) > allowed:
             return f"the page shows {one} and the example prints {other}; the noise is {noise or 0}"
     return ""
+
+
+def typical(texts: list[str]) -> str:
+    """Return the text whose numbers are nearest to the medians of all texts: no outlier of noise is stored."""
+    numbers = [[float(each.replace(",", "")) for each in NUMBER.findall(_masked(text))] for text in texts]
+    if len({len(each) for each in numbers}) > 1:
+        return texts[0]
+    gaps = np.abs(np.array(numbers) - np.median(numbers, axis=0))
+    return texts[int((gaps / np.maximum(gaps.max(axis=0), 1e-12)).sum(axis=1).argmin())]
+
+
+def _masked(text: str) -> str:
+    for pattern, mask in MASKED:
+        text = pattern.sub(mask, text)
+    return text
 
 
 def chart_of(block: str, name: str) -> str:
