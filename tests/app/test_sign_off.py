@@ -98,6 +98,7 @@ def test_rows_are_compared_with_those_of_the_ledger(workspace: Path) -> None:
         assert check["to_judge"] is not (file == "made.parquet")
     assert any(each["text"].endswith("equal those of entry 2; its rows do not") for each in _checks_of(workspace))
     page = (workspace / "sheet.html").read_text()
+    assert '<div class="tile bad"><span>Privacy</span><b>Stated, not matched</b>' in page
     assert "Entry 2 of the ledger promises that the guess is right with a chance of at most 73.2 %" in page
     assert "This holds whatever else the observer knows" not in page
     assert "<strong>Entry 2 25 %</strong>" in page

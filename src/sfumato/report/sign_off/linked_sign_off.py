@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +162,8 @@ def linked_sign_off(
     except _UNREADABLE:
         raise InputError("the codebook of the tables is damaged, or of a later version") from None
     right = None if loss is None else loss.right_guesses()
-    privacy = privacy_tile(signed.guarantee, record, _UNCOMPARED, right)
+    compared = replace(_UNCOMPARED, contradicts=not signed.files_match)
+    privacy = privacy_tile(signed.guarantee, record, compared, right)
     attacks = tuple(verdicts or ())
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "release"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)

@@ -71,11 +71,13 @@ class Check:
     """A fact that was checked, or one that needs the officer's judgment.
 
     ``public_text`` replaces the text in the public edition.  None: the same text.  Empty: the check is left out.
+    ``contradicts`` is True if the content differs from the entry of the ledger.
     """
 
     text: str
     to_judge: bool = False
     public_text: str | None = None
+    contradicts: bool = False
 
 
 _PRIVATE_TERMS = ("Recipients", "Purpose")

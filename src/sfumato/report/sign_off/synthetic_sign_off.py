@@ -250,7 +250,7 @@ def privacy_tile(
         sentence += (
             f"{weak} Entry {record.entry.number} states the same guarantee. It was not confirmed for this content."
         )
-        return Tile("Privacy", "Stated, not matched", sentence, Tone.CARE)
+        return Tile("Privacy", "Stated, not matched", sentence, Tone.BAD if compared.contradicts else Tone.CARE)
     return guaranteed_tile(sentence, right)
 
 
@@ -357,13 +357,14 @@ def _compared_rows(signed: SignedRows, record: LedgerRecord | None, table_domain
     rows = drawn.rows.to_arrow()
     if not _same_rows(rows, signed.rows):
         why = "another sample, another version of NumPy, or an edited file"
-        return Check(f"{_OTHER_ROWS} entry {number} draws: {why}. {_EXPLAIN}; {_AGAIN}", to_judge=True)
+        other = f"{_OTHER_ROWS} entry {number} draws: {why}. {_EXPLAIN}; {_AGAIN}"
+        return Check(other, to_judge=True, contradicts=True)
     if _stated_errors(drawn.codebook) != _stated_errors(book):
         errors = f"The rows match entry {number}, and the errors that the file states do not"
-        return Check(f"{errors}. {_EXPLAIN}; {_AGAIN}", to_judge=True)
+        return Check(f"{errors}. {_EXPLAIN}; {_AGAIN}", to_judge=True, contradicts=True)
     if not _same_metadata(signed, rows.schema.metadata):
         carried = f"The rows match entry {number}, but the file carries another description, other noisy tables or more"
-        return Check(f"{carried}. {_EXPLAIN}; {_AGAIN}", to_judge=True)
+        return Check(f"{carried}. {_EXPLAIN}; {_AGAIN}", to_judge=True, contradicts=True)
     return Check(f"Rows and stated errors are those that entry {number} of the ledger draws")
 
 
