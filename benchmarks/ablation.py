@@ -1,6 +1,6 @@
-"""The batched method without each of its parts, on six tables at three losses, with paired seeds.
+"""The batched method without each of its parts, and next to AIM and MST, on seven tables at three losses.
 
-python benchmarks/ablation.py [--tables adult,german] [--epsilons 0.1,1,10] [--seeds 0-4]
+python benchmarks/ablation.py [--tables adult,german] [--epsilons 0.1,1,10] [--seeds 0-4] [--parts aim,mst]
 
 Each run joins the results of earlier calls.  Noise has a seed here, and runs with equal seeds are compared.  The
 figures are exact errors of the fitted models, so that drawing rows adds nothing.  The tables need ``SFUMATO_DATA``.
@@ -28,7 +28,7 @@ from _real_data import folder as real_data
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import NoisyTotal, all_marginals, batched, initial_marginals, marginal_selection
+from sfumato.synthesize import NoisyTotal, aim, all_marginals, batched, initial_marginals, marginal_selection, mst
 from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
 from sfumato.vault.simulated import SimulatedVault
 
@@ -49,6 +49,7 @@ PARTS = {
     "equal shares of columns": ((BudgetSplit, "shares", lambda _, sizes: proportions([1.0] * len(sizes))),),
     "equal shares of pairs": ((METHOD, "proportions", lambda parts: proportions([1.0] * len(parts))),),
 }
+OTHERS = ("aim", "mst")
 
 
 def german():
@@ -141,12 +142,15 @@ def errors(model, domain, codes):
 def run(part, domain, codes, *, epsilon, seed):
     """Return the errors of a release without a part of the method."""
     with ExitStack() as stack:
-        for owner, name, other in PARTS[part]:
+        for owner, name, other in PARTS.get(part, ()):
             stack.enter_context(patch.object(owner, name, other))
         start = time.process_time()
         vault = SimulatedVault(ArrayTable(domain, codes), seed=1000 + seed)
-        loss = EpsilonDelta(str(epsilon), DELTA)
-        release = batched(vault, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
+        asked = {"loss": EpsilonDelta(str(epsilon), DELTA), "total": NoisyTotal()}
+        if part == "mst":
+            release = mst(vault, **asked)
+        else:
+            release = (aim if part == "aim" else batched)(vault, workload=all_marginals(2), **asked)
         return {"cpu": time.process_time() - start} | errors(release.model, domain, codes)
 
 
@@ -175,10 +179,10 @@ HEADER = (
 class Compared:
     """The runs of a part next to those of the whole method."""
 
-    def __init__(self, results):
+    def __init__(self, results, parts):
         self.found = {(each["part"], each["table"], each["epsilon"], each["seed"]): each for each in results}
         keys = product(TABLES, EPSILONS, range(100))
-        self.keys = [key for key in keys if all((part, *key) in self.found for part in PARTS)]
+        self.keys = [key for key in keys if all((part, *key) in self.found for part in parts)]
 
     def growth(self, part, field, *, table=None, epsilon=None):
         """Return the relative growth of an error, averaged over the seeds of each cell and then over the cells."""
@@ -201,15 +205,19 @@ class Compared:
         part_seconds, whole = (sum(self.found[each, *key]["cpu"] for key in self.keys) for each in (part, WHOLE))
         return f"{part_seconds / whole - 1:+.0%}"
 
-    def error(self, table, epsilon):
-        """Return the mean error of pairs of the whole method."""
-        values = [self.found[WHOLE, *key]["pairs"] for key in self.keys if key[:2] == (table, epsilon)]
+    def error(self, part, table, epsilon):
+        """Return the mean error of pairs of a part or method."""
+        values = [self.found[part, *key]["pairs"] for key in self.keys if key[:2] == (table, epsilon)]
         return f"{mean(values):.4f}" if values else "-"
+
+    def seeds(self, table):
+        """Return the number of seeds of a table, in words."""
+        return str(len({key[2] for key in self.keys if key[0] == table}))
 
 
 def report(results):
     """Return the results in Markdown."""
-    compared = Compared(results)
+    compared, methods = Compared(results, PARTS), Compared(results, (WHOLE, *OTHERS))
     rows = [
         (
             part,
@@ -226,8 +234,15 @@ def report(results):
     by_table = [
         (part, *(compared.growth(part, "pairs", table=table) for table in TABLES)) for part in PARTS if part != WHOLE
     ]
-    seeds = {table: len({key[2] for key in compared.keys if key[0] == table}) for table in TABLES}
-    whole = [(table, *(compared.error(table, epsilon) for epsilon in EPSILONS), str(seeds[table])) for table in TABLES]
+    whole = [
+        (table, *(compared.error(WHOLE, table, epsilon) for epsilon in EPSILONS), compared.seeds(table))
+        for table in TABLES
+    ]
+    columns = [(part, epsilon) for epsilon in EPSILONS for part in (WHOLE, *OTHERS)]
+    beside = [
+        (table, *(methods.error(part, table, epsilon) for part, epsilon in columns), methods.seeds(table))
+        for table in TABLES
+    ]
     cells = len({key[:2] for key in compared.keys})
     return "\n".join(
         [
@@ -236,6 +251,15 @@ def report(results):
             _table(("part left out", *TABLES), by_table),
             "Error of pairs with all parts, and the number of seeds:\n",
             _table(("table", *(f"{epsilon:g}" for epsilon in EPSILONS), "seeds"), whole),
+            "Error of pairs next to AIM and MST, as this package runs them, on the same tables:\n",
+            _table(
+                (
+                    "table",
+                    *(f"{'batched' if part == WHOLE else part}, {epsilon:g}" for part, epsilon in columns),
+                    "seeds",
+                ),
+                beside,
+            ),
         ]
     )
 
@@ -250,12 +274,13 @@ def main():
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--seeds", default="0-4")
+    parser.add_argument("--parts", default=",".join([*PARTS, *OTHERS]))
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     for seed, name in product(range(int(first), int(last or first) + 1), given.tables.split(",")):
         domain, codes = load(name)
-        for epsilon, part in product(map(float, given.epsilons.split(",")), PARTS):
+        for epsilon, part in product(map(float, given.epsilons.split(",")), given.parts.split(",")):
             key = {"part": part, "table": name, "epsilon": epsilon, "seed": seed}
             results = [each for each in results if {field: each[field] for field in key} != key]
             results.append(key | run(part, domain, codes, epsilon=epsilon, seed=seed))

@@ -379,7 +379,8 @@ class Vault:
             stored = self.ledger.answers(methods, self.version, analyst=analyst)
             return [each.question.method for each in stored if each.question.parameters == identity]
 
-        return former_request(request, answered(None), answered(self.analyst))
+        former = answered(None)
+        return former_request(request, former, answered(self.analyst) if former and self.analyst else former)
 
     def _event(
         self, request: ReleaseRequest, parameters: Mapping[str, Any], charge: Charge | None, statement: str
