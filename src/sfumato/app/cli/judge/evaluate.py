@@ -323,7 +323,8 @@ class FrontierOptions:
         Raises:
             InputError: a person has several rows of the view.
         """
-        path, view = domain_or_schema(self.domain, self.rows_of.schema, self.table), self.rows_of.read()
+        near = self.table if self.rows_of.view is None else None  # a view has a schema, not a domain next to its table
+        path, view = domain_or_schema(self.domain, self.rows_of.schema, near), self.rows_of.read()
         refuse_clashes([self.out], inputs=[self.table, path, self.rows_of.view, self.holdout], overwrite=self.overwrite)
         domain = _described(path, view)
         if view is not None and domain.unit.rows > 1:
