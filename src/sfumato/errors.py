@@ -208,6 +208,8 @@ def interval_digits(estimate: float, low: float, high: float, comma: str = "") -
     (('41', '17', '90'), ('32,560', '32,280', '32,850'))
     >>> interval_digits(37, 37, 37)
     ('37', '37', '37')
+    >>> interval_digits(-0.3, -20, 20)
+    ('0', '-20', '20')
     """
     half = (high - low) / 2
     if not (0 < half < 1e15) or abs(estimate) >= 1e15:  # noqa: PLR2004  (no digits of the error, or none of the number)
@@ -215,7 +217,7 @@ def interval_digits(estimate: float, low: float, high: float, comma: str = "") -
     places = 1 - math.floor(math.log10(half))  # after the point
     step = 10.0**places
     ends = math.floor(low * step + _ROUNDED) / step, math.ceil(high * step - _ROUNDED) / step
-    numbers = (round(estimate, places), *ends)
+    numbers = [each + 0.0 for each in (round(estimate, places), *ends)]  # -0.0 becomes 0.0
     decimals = 0 if all(each == round(each) for each in numbers) else places
     first, second, third = (f"{each:{comma}.{decimals}f}" for each in numbers)
     return first, second, third

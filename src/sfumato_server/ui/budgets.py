@@ -13,7 +13,7 @@ from sfumato.app.api.questions import LossFields, limit_of
 from sfumato.errors import BudgetError, LossError, SfumatoError, budget_percent
 from sfumato.ledger import Account
 from sfumato.privacy.conversion import CONVERTED, epsilon_of
-from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, decimals, plain
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, decimals, plain
 from sfumato.query.aggregates import ExpectedError
 from sfumato_server.problems import ApprovalNeededError, BudgetUsedUpError, RetiredError
 from sfumato_server.registry import Key, Scope
@@ -98,7 +98,7 @@ def gauge(account: Account) -> Gauge:
         share=None if share is None else float(share),
         words=left_words(account),
         exact=str(account),
-        guarantee=account.guarantee,
+        guarantee=account.guarantee if account.spent.rho or account.exact else "nothing was released yet",
         most="" if most is None else number_text(most),
     )
 
@@ -242,7 +242,7 @@ class Step:
     """The effect of one loss on an answer.
 
     Attributes:
-        loss: the loss in words.
+        loss: the loss in words, without its delta.
         half_width: the half-width of the widest interval of the answer.
         bar: this half-width as a share of the largest one, 0 to 1.
         share: the share of the budget's rest that the loss takes, above 1 if it is too much; None if unknown.
@@ -257,26 +257,31 @@ class Step:
 
 
 def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: Account) -> list[Step]:
-    """Return the effects of a quarter, half, one, two and four times a loss; none for epsilon with delta."""
-    if not isinstance(loss, Epsilon | Rho):
-        return []
+    """Return the effects of a quarter, half, one, two and four times a loss, at the same delta if it has one."""
     widths: dict[Fraction, float] = {}
     for factor in _FACTORS:
         try:
-            widths[factor] = max((each.half_width for each in expected(loss * factor)), default=0.0)
+            widths[factor] = max((each.half_width for each in expected(_times(loss, factor))), default=0.0)
         except SfumatoError:  # the loss is out of range
             continue
     most = max(widths.values(), default=0.0)
     return [
         Step(
-            loss_words(loss * factor),
+            loss_words(_times(loss, factor)).partition(",")[0],
             width,
             width / most if most else 0.0,
-            share_of(loss * factor, own),
+            share_of(_times(loss, factor), own),
             factor == 1,
         )
         for factor, width in widths.items()
     ]
+
+
+def _times(loss: Loss, factor: Fraction) -> Loss:
+    """Return a multiple of a loss, at the same delta if it has one."""
+    return (
+        EpsilonDelta(loss.epsilon * factor, loss.delta) if isinstance(loss, EpsilonDelta) else loss.divisible * factor
+    )
 
 
 def share_of(loss: Loss, account: Account) -> float | None:

@@ -112,7 +112,13 @@ def test_steps_show_what_other_losses_buy_and_what_they_take_of_what_is_left():
     assert [each.bar for each in found] == [1, 0.5, 0.25, 0.125, 0.0625]
     assert [each.share for each in found] == [0.125, 0.25, 0.5, 1, 2]
     assert [each.chosen for each in found] == [False, False, True, False, False]
-    assert steps(EpsilonDelta(1, "1e-9"), lambda _: [], left) == []
+    found = steps(
+        EpsilonDelta(1, "1e-9"), lambda loss: [ExpectedError("n", 1.0, float(3 / loss.epsilon), "units")], left
+    )
+    assert [(step.loss, step.half_width) for step in found][::4] == [
+        ("epsilon 0.25", 12.0),
+        ("epsilon 4", 0.75),
+    ]
 
 
 def test_a_share_is_of_the_rest_in_the_measure_of_the_limit():

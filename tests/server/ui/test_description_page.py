@@ -267,7 +267,7 @@ def test_no_form_accepts_or_registers_what_was_not_confirmed(server, post, tmp_p
 
 
 def test_an_accepted_file_next_to_the_table_is_offered_and_registered_as_it_is(server, post, tmp_path):
-    source = write_stays(tmp_path / "near.csv", 5)
+    source = write_stays(tmp_path / "near.csv", 7)
     draft = sf.describe(source)
     draft["admitted"].days("2023-01-01", "2023-12-31")
     accepted = plain(draft.accept(by="Ann Lee", confirm=draft.risks).describe())
