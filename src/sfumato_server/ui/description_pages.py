@@ -28,7 +28,7 @@ from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
 from sfumato_server.access import CurrentService, Steward
 from sfumato_server.problems import RefusalError, domain_refusal, problem
-from sfumato_server.registry import Key
+from sfumato_server.registry import Key, plain_name, refuse_name
 from sfumato_server.service import Service
 from sfumato_server.stewards import (
     accept_description,
@@ -236,6 +236,8 @@ def draft(key: Steward, service: CurrentService, form: Annotated[DraftForm, Form
     try:
         if not name or not source:
             raise InputError("name the dataset, and write where its table is")
+        refuse_name(name)
+        service.registry.refuse_taken(plain_name(name))
         drafted = draft_description(source, service.places, unit=form.person.strip() or None)
         form_fields(drafted.document)
     except REFUSALS as error:

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from sfumato.errors import LedgerError
 from sfumato.ledger import Entry, Kind
 from sfumato.ledger.audit_log import newest_actions, verify_actions
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import Charge, Loss
 from sfumato.report.sign_off.answers_sign_off import answers_sign_off, choose_answers
 from sfumato.report.sign_off.ledger_record import open_record
 from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off
@@ -112,7 +112,7 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
         older=entries[-1].number if entries and entries[-1].number > 1 else None,
         newer=before is not None,
         analysts=[
-            (analyst, loaded.ledger.limit.in_words(account.spent), gauge(account))
+            (analyst, _share_of(loaded.ledger.limit, account.spent), gauge(account))
             for analyst, account in loaded.ledger.caps().items()
         ],
         released=[
@@ -127,7 +127,11 @@ def _journal(name: str, key: Key, service: Service, before: int | None, **contex
 
 def _share(limit: Loss, entry: Entry) -> float | None:
     """Return the share of the limit that a release was charged; None if nothing was charged."""
-    amount = limit.amount(entry.charge) if entry.kind is Kind.RELEASE and entry.charge is not None else None
+    return _share_of(limit, entry.charge) if entry.kind is Kind.RELEASE and entry.charge is not None else None
+
+
+def _share_of(limit: Loss, charge: Charge) -> float | None:
+    amount = limit.amount(charge)
     return None if amount is None else float(amount / limit.most)
 
 

@@ -20,7 +20,7 @@ from sfumato_server.problems import problem
 from sfumato_server.registry import Key
 from sfumato_server.rules import total_of
 from sfumato_server.service import Service
-from sfumato_server.ui.budgets import loss_within
+from sfumato_server.ui.budgets import loss_within, loss_words
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS
 
@@ -94,8 +94,10 @@ def meaning_of(form: LimitForm) -> LimitMeaning:
     assert total is not None  # the text is not empty
     cap = None
     if form.cap_share != "none":
-        cap = str(limit_of(limit_share(total, Fraction(form.cap_share))))
-    return LimitMeaning(str(total), total.right_guesses(), cap, "month" in text)
+        share = limit_of(limit_share(total, Fraction(form.cap_share)))
+        assert share is not None  # its text is not empty
+        cap = loss_words(share)
+    return LimitMeaning(loss_words(total), total.right_guesses(), cap, "month" in text)
 
 
 def described_limit(form: LimitForm) -> dict[str, Any]:

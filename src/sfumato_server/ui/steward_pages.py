@@ -38,7 +38,7 @@ from sfumato_server.stewards import (
     steward_findings,
 )
 from sfumato_server.tables import ServedDataset
-from sfumato_server.ui.budgets import gauge
+from sfumato_server.ui.budgets import gauge, loss_words
 from sfumato_server.ui.journal_pages import dataset_rows
 from sfumato_server.ui.limit_form import (
     CAP_SHARES,
@@ -287,6 +287,7 @@ def _settings(name: str, key: Key, service: CurrentService, **context: Any) -> R
         dataset=summary(loaded),
         source=redacted_source(loaded.dataset.source),
         accepted=loaded.description.accepted_by,
+        limit=loss_words(loaded.ledger.limit),
         written=limit_share(loaded.ledger.limit, Fraction(1, 4)),
         named=service.grants.analysts(loaded.dataset.name),
         reading=stewards.reading(name, key, service),

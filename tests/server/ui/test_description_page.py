@@ -148,7 +148,7 @@ def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp
     meaning = page.get_by_role("status", name="What the limit means")
     if look != "plain":  # the meaning follows the form by a script
         expect(meaning).to_contain_text("with a chance of at most 88.1 %")
-        expect(meaning).to_contain_text("a quarter of the limit, which is epsilon = 0.5")
+        expect(meaning).to_contain_text("a quarter of the limit, which is epsilon 0.5")
     page.get_by_role("button", name="Register the dataset").press("Enter")
     expect(page.get_by_role("heading", name=f"{look} is registered")).to_be_visible()
     looks_right(page, look)
@@ -301,7 +301,7 @@ def test_a_file_next_to_the_table_that_is_wrong_or_changed_is_not_taken_as_accep
     draft["admitted"].days("2023-01-01", "2023-12-31")
     accepted = plain(draft.accept(by="Ann Lee", confirm=draft.risks).describe())
     source.with_suffix(".yaml").write_text(change(write_yaml(accepted)))
-    _, path = post("/steward/draft", name="near", source=str(source))
+    _, path = post("/steward/draft", name="wrong", source=str(source))
     text = get(server, path)
     assert says in text
     assert "Use it as" not in text
@@ -315,7 +315,7 @@ def test_a_file_next_to_the_table_that_is_wrong_or_changed_is_not_taken_as_accep
     [
         ({}, "Write an epsilon to see what it promises"),
         ({"epsilon": "1", "cap_share": "none"}, "with a chance of at most 73.2 %"),
-        ({"epsilon": "2", "delta": "1e-9", "cap_share": "1/4"}, "which is <strong>epsilon = 0.966, delta = 1e-09"),
+        ({"epsilon": "2", "delta": "1e-9", "cap_share": "1/4"}, "which is <strong>epsilon 0.966, delta 1e-9"),
         ({"limit": "0.5 a month for 12 months"}, "in all months together"),
         ({"epsilon": "much"}, "No limit yet"),
         ({"epsilon": "0"}, "No limit yet"),
@@ -325,6 +325,18 @@ def test_a_file_next_to_the_table_that_is_wrong_or_changed_is_not_taken_as_accep
 def test_a_limit_is_explained_before_it_is_set(post, fields, says):
     status, text = post("/steward/all/limit", **fields)
     assert (status, says in text) == (200, True), text
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("a b", "named like a variable"), ("", "name the dataset"), ("near", "was a dataset 'near'")]
+)
+def test_a_name_that_cannot_be_given_is_refused_before_the_draft(post, tmp_path, name, says):
+    post("/steward/datasets", name="near", source=str(write_people(tmp_path / "n.parquet", 88)), limit="1", **NEAR)
+    status, text = post("/steward/draft", name=name, source=str(write_stays(tmp_path / "stays.csv", 5)))
+    assert (status in (409, 422), says in text.lower()) == (True, True), text
+
+
+NEAR = {"domain": json.dumps(DOMAIN), "second_budget": "true"}
 
 
 def get(server, path):
