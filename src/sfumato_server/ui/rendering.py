@@ -41,6 +41,7 @@ from sfumato_server.ui.budgets import loss_words
 NOTE_COOKIE = "sfumato_note"
 REFUSALS = (SfumatoError, RefusalError)
 _NOTE_SECONDS = 60
+_SHORT_NAME = 12  # characters
 _NOTE_PATH = "/steward"
 _PLAIN_DETAILS = {
     "missing-key": "You are not signed in.  Sign in with your key again; the form keeps what you typed.",
@@ -92,12 +93,19 @@ def _environment() -> Environment:
     environment.filters["interval"] = lambda value: interval_digits(value.estimate, value.low, value.high, ",")
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
-    environment.filters["breakable"] = lambda name: Markup(re.sub(r"([._(])", r"\1<wbr>", str(escape(name))))  # noqa: S704
+    environment.filters["breakable"] = _breakable
     environment.filters["plain"] = in_plain_words
     environment.filters["loss"] = loss_words
     environment.filters["sentences"] = lambda text: sentences(text.replace("; nothing was spent", ""))
     environment.filters["method_title"] = method_title
     return environment
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that a line may break after its dots, underscores and parentheses, if it is long."""
+    text = str(escape(name))
+    broken = re.sub(r"([._(])", r"\1<wbr>", text) if len(name) > _SHORT_NAME else text
+    return Markup(broken)  # noqa: S704  (it is escaped)
 
 
 def add_error_pages(app: FastAPI) -> None:
