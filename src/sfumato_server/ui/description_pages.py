@@ -18,6 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
+from sfumato.app.api.questions import limit_of
 from sfumato.app.help_pages import files_next_to
 from sfumato.description.findings import DescriptionFinding, to_confirm
 from sfumato.description.redraft import OpenTable, Redrafts
@@ -29,6 +30,7 @@ from sfumato.strict_documents import write_yaml
 from sfumato_server.access import CurrentService, Steward
 from sfumato_server.problems import RefusalError, domain_refusal, problem
 from sfumato_server.registry import Key, plain_name, refuse_name
+from sfumato_server.rules import total_of
 from sfumato_server.service import Service
 from sfumato_server.stewards import (
     accept_description,
@@ -39,6 +41,7 @@ from sfumato_server.stewards import (
     steward_findings,
 )
 from sfumato_server.tables import parse_description
+from sfumato_server.ui.budgets import loss_words
 from sfumato_server.ui.description_form import (
     TYPES,
     edited_document,
@@ -365,8 +368,17 @@ def done(draft_id: str, key: Steward, service: CurrentService) -> Response:
     if not stored.limit or stored.accepted is None:
         return RedirectResponse(stored.path, 303)
     acceptance = stored.accepted["accepted"]
-    cap = service.grants.terms(service.loaded(stored.name).dataset.name).default_cap
-    return page("description_done.html.j2", key=key, step="done", stored=stored, acceptance=acceptance, cap=cap)
+    cap = limit_of(service.grants.terms(service.loaded(stored.name).dataset.name).default_cap)
+    total = total_of(stored.limit)
+    return page(
+        "description_done.html.j2",
+        key=key,
+        step="done",
+        stored=stored,
+        acceptance=acceptance,
+        limit=stored.limit if total is None or "month" in stored.limit else loss_words(total),
+        cap=None if cap is None else loss_words(cap),
+    )
 
 
 @router.get(f"{HERE}/{{draft_id}}/file")

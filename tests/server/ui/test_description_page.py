@@ -154,7 +154,7 @@ def test_a_table_is_described_and_registered_in_three_steps(server, browser, tmp
     looks_right(page, look)
     page.reload()  # registers nothing again
     expect(page.get_by_text("accepted by stew")).to_be_visible()
-    expect(page.get_by_text("0.5", exact=True)).to_be_visible()  # the cap: a quarter, as proposed
+    expect(page.get_by_text("epsilon 0.5", exact=True)).to_be_visible()  # the cap: a quarter, as proposed
     with server.client("stew", Scope.STEWARD) as client:
         said = client.dataset(look)["domain"]
     assert said["accepted"]["by"] == "stew"
