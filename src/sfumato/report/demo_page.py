@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDTHS = BarWidths(labels=24, bars=180, numbers=60, step=16, intervals=False)
 COMMANDS = (
     "sfumato domain draft people.csv --out people.yaml",
-    'sfumato domain accept people.yaml --by "Your Name" --table people.csv',
+    'sfumato domain accept people.yaml --by "Your Name" --table people.csv --confirm values,bounds,bins',
     "sfumato synthesize people.csv --domain people.yaml --epsilon 1 --delta 1e-9 --limit 2,1e-9 --create --out new.csv",
 )
 """The commands that release the reader's own table."""
