@@ -238,10 +238,12 @@ def report(results):
         (table, *(compared.error(WHOLE, table, epsilon) for epsilon in EPSILONS), compared.seeds(table))
         for table in TABLES
     ]
-    columns = [(part, epsilon) for epsilon in EPSILONS for part in (WHOLE, *OTHERS)]
+    losses = sorted({key[1] for key in methods.keys})
+    columns = [(part, epsilon) for epsilon in losses for part in (WHOLE, *OTHERS)]
     beside = [
         (table, *(methods.error(part, table, epsilon) for part, epsilon in columns), methods.seeds(table))
         for table in TABLES
+        if methods.seeds(table) != "0"
     ]
     cells = len({key[:2] for key in compared.keys})
     return "\n".join(
