@@ -125,7 +125,7 @@ def test_they_are_asked_for_on_the_page(hospital):
         form = {"method": "related", "epsilon": "4", "delta": "1e-6"}
         before = spent(hospital)
         for children, says in (
-            ("table: visits", "tables are a list in YAML"),
+            ("table: visits", "Tables are a list in YAML"),
             ("- {table: beds}", "no child table here"),
             ("- {table: visits, many: 2}", "many"),
         ):
