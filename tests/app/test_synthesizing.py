@@ -64,7 +64,8 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, batched, mst, aim"),
         (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, batched"),
         (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for batched"),
-        (["--method", "batched", "--way", "2", "--marginals", "age,town"], "Give one of them"),
+        (["--method", "aim", "--marginals", "age,town@4"], "takes no weights of marginals: only batched does"),
+        (["--marginals", "age,town@0"], "The weight of a marginal is a number from 0.001"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "Take --rounds 3"),
         (["--method", "batched", "--zeros", "people.csv"], "does not read as structural zeros"),
         (["--method", "batched", "--zeros", "zeors.yaml"], "There is no file zeors.yaml"),
@@ -75,6 +76,15 @@ def test_options_that_a_method_would_ignore_are_refused_before_the_charge(argume
     before = {path.name for path in workspace.iterdir()}
     assert says in release(workspace, *RHO, *arguments, code=2).stderr
     assert {path.name for path in workspace.iterdir()} == before
+
+
+def test_named_marginals_are_weighed_beside_all_pairs(workspace: Path) -> None:
+    named = ("--method", "batched", "--way", "2", "--marginals", "age, town@4", "--model", "model")
+    assert release(workspace, *RHO, *named).stdout.startswith("Method: batched\n")
+    made = sf.synthesize.load(workspace / "model")
+    assert ("age", "town") in {table.attributes for table in made.model.measured}
+    asked = SynthesizeRequest(method="batched", loss={"rho": "1"}, way=2, marginals=[["age", "town"]], weights=["4"])
+    assert asked.workload(made.model.domain) == sf.synthesize.all_marginals(2, named={("age", "town"): 4})
 
 
 def test_bounds_of_pairs_are_said_where_they_were_asked_for(workspace: Path) -> None:

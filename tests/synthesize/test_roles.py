@@ -14,10 +14,10 @@ from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize import PublicTotal, all_marginals, batched, mst
-from sfumato.synthesize.marginal_selection import workload_cliques
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
+from sfumato.workload.named_marginals import workload_cliques
 
 NAMES = ("a", "b", "c", "d")
 LETTERS = tuple(Categorical(name=name, values=tuple(range(4)), unknown=Unknown.DROP) for name in NAMES)

@@ -169,6 +169,7 @@ def merge_neighbours(
     *,
     max_deviations: float = MAX_GROUP_DEVIATIONS,
     strata: NDArray[np.int64] | None = None,
+    cuts: int = MOST_CUTS,
 ) -> Coarsening:
     """Merge runs of neighboring codes among the first ``ordered_count``.
 
@@ -176,9 +177,11 @@ def merge_neighbours(
     others 2005, "An algorithm for optimal partitioning").  A run of several codes counts at most ``max_deviations``
     standard deviations.  The penalty, ``2 ln(places to cut) + 1`` noise variances, is the gain of the best cut of noise
     alone.  Later codes (missing, unknown) stay separate groups.  Codes with different numbers in ``strata``, shape
-    ``(codes,)``, never share a group.
+    ``(codes,)``, never share a group.  There are at most ``cuts`` further places to cut.
     """
-    starts = np.arange(0, ordered_count, -(-ordered_count // MOST_CUTS))  # starts of pieces that are never cut
+    starts = np.arange(
+        0, ordered_count, -(-ordered_count // min(cuts, MOST_CUTS))
+    )  # starts of pieces that are never cut
     forced = np.zeros(0, dtype=np.int64) if strata is None else np.flatnonzero(np.diff(strata[:ordered_count])) + 1
     starts = np.union1d(starts, forced)
     widths = np.diff(starts, append=ordered_count).astype(np.float64)

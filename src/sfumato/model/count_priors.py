@@ -63,7 +63,12 @@ def expected_from_neighbors(
 
 
 def shrunken_counts(
-    counts: FloatArray, expected: FloatArray, deviation: FloatArray | float, ordered_counts: Sequence[int] = ()
+    counts: FloatArray,
+    expected: FloatArray,
+    deviation: FloatArray | float,
+    ordered_counts: Sequence[int] = (),
+    *,
+    shrinkage: float = SHRINKAGE,
 ) -> FloatArray:
     """Shrink noisy counts toward their posterior means. :func:`expected_from_neighbors` describes the arguments.
 
@@ -72,14 +77,15 @@ def shrunken_counts(
 
     A posterior mean treats all cells alike.  Large neighboring cells then err to the same side, and these errors add up
     in sums, where noise would average out.  Keeping part of each noisy count limits that (compare Efron and Morris
-    1972, "Limiting the risk of Bayes and empirical Bayes estimators").
+    1972, "Limiting the risk of Bayes and empirical Bayes estimators").  ``shrinkage`` is the part of the way to
+    the mean.
     """
     means, likelihood = posterior_means(counts, expected, deviation)
     if any(places > 1 for places in ordered_counts):
         nearby = expected_from_neighbors(counts, expected, deviation, ordered_counts)
         by_neighbors = posterior_means(counts, nearby, deviation)
         means = means if likelihood >= by_neighbors[1] else by_neighbors[0]
-    shrunken: FloatArray = counts + SHRINKAGE * (means - counts)
+    shrunken: FloatArray = counts + shrinkage * (means - counts)
     return shrunken
 
 

@@ -28,7 +28,8 @@ from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMe
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import StatedLoss, VaultInterface, refuse_no_vault, stated_loss, states_loss
 from sfumato.vault.release import ReleasedRows
-from sfumato.workload.counting_queries import Workload, all_marginals, refuse_no_workload
+from sfumato.workload.counting_queries import Marginals, Workload, all_marginals, refuse_no_workload
+from sfumato.workload.named_marginals import most_cuts, named_marginals
 
 
 class Synthesizer:
@@ -126,7 +127,13 @@ def options(
 
 def _ranked(domain: Domain, task: Task) -> tuple[RankedMethod, ...]:
     refuse_no_workload(task.workload)
-    candidates = [candidate for method in SYNTHESIZERS if (candidate := method.estimate(domain, task)) is not None]
+    weighted = isinstance(task.workload, Marginals) and bool(task.workload.weights)
+    able = [method for method in SYNTHESIZERS if method.weighs or not weighted]
+    candidates = [candidate for method in able if (candidate := method.estimate(domain, task)) is not None]
+    if isinstance(task.workload, Marginals) and all(candidate.hidden_by_noise for candidate in candidates):
+        most_cuts(
+            domain, named_marginals(task.workload, domain), cells=task.limits.cells, marginal=task.limits.marginal
+        )
     if not candidates and task.zeros:
         raise QueryError(
             "impossible combinations are for methods that model the whole table, and take a workload of marginals"
@@ -164,6 +171,7 @@ AUTO = SynthesisMethod(
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE}),
     plan=_plan,
     estimate=lambda domain, task: _ranked(domain, task)[0],
+    weighs=True,
 )
 METHODS = (AUTO, *SYNTHESIZERS)
 """All methods that a caller can name."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.count_priors import shrunken_counts, with_falling_tails
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, Coarsening, Runs, merge_neighbours, merge_rare
+from sfumato.model.count_priors import SHRINKAGE, shrunken_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
 from sfumato.model.fitting import Observation, estimate_total, fit_model
 from sfumato.model.graphical_model import GraphicalModel
@@ -38,6 +38,7 @@ from sfumato.synthesize.budget_allocation import (
     RowTotal,
     dividing,
     fraction,
+    rows_for_pairs,
 )
 from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.graphical import Graphical, Measured
@@ -53,12 +54,6 @@ _SHARE_SCALE = 2.0
 LEAST_SHARE = Fraction(1, 10**6)  # minimum share, because the computed share is zero at a huge loss
 _LEAST_PART = Fraction(1, 10**9)  # minimum part of a loss for one step or table
 _SUREST = 1e-2  # minimum variance of an expected tail, relative to the noise; a fit with more certain cells fails
-PAIR_CELLS = 20.0
-"""Cells of two standard deviations of noise that the rows must fill, before measured pairs are better than columns.
-
-On Adult, NIST and German at nine sizes and losses, columns alone had less error in their pairs up to 16 cells, and more
-error from 50 cells.
-"""
 LEAST_VARIANCE = 1e-6  # minimum variance of a cell: at a huge loss the noise variance is a float zero
 
 
@@ -69,7 +64,8 @@ class Fit:
     ``tables`` are all noisy tables as measured: one for each of ``measured``, and one of a measured row count.
     ``prior_expectations`` are the model's counts of marginals before their measurement.  ``totals`` are the totals of
     the weight of the rows.  ``ordered_groups`` is the number of leading groups of an attribute that are ordered.  If
-    ``shrinks`` is False, the model is fitted to noisy counts as they are.
+    ``shrinks`` is False, the model is fitted to noisy counts as they are.  Those of ``sparse`` marginals are replaced
+    by their posterior means.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -82,6 +78,7 @@ class Fit:
     totals: tuple[NoisyTotals, ...] = ()
     ordered_groups: Mapping[str, int] = field(default_factory=dict)
     shrinks: bool = True
+    sparse: frozenset[Clique] = frozenset()
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """Return the public coarsening of a marginal; None if every code is its own group."""
@@ -163,7 +160,9 @@ class Fit:
             starts = zip(observation.runs.starts, places, strict=True)
             places = [sum(start < place for start in axis_starts) for axis_starts, place in starts]
         expected = observation.predict(expectations[observation.attributes])
-        return replace(observation, counts=shrunken_counts(observation.counts, expected, deviation, places))
+        part = 1.0 if observation.attributes in self.sparse else SHRINKAGE
+        counts = shrunken_counts(observation.counts, expected, deviation, places, shrinkage=part)
+        return replace(observation, counts=counts)
 
     def released(self, domain: Domain) -> Graphical:
         """Return the model for the release."""
@@ -191,6 +190,7 @@ class OneWayMarginals:
             get the whole loss. 0 skips this check.
         as_published: True for the first round of the published AIM: equal noise on all columns, no falling tails, and
             a fit to noisy counts that are not shrunk.
+        cuts: largest number of groups of some ordered columns.
     """
 
     share: Fraction | None = None
@@ -198,6 +198,7 @@ class OneWayMarginals:
     importance: Sequence[float] | None = None
     pairs: int = 0
     as_published: bool = False
+    cuts: Mapping[str, int] = field(default_factory=dict)
 
     def share_of(self, split: BudgetSplit, domain: Domain, total: RowTotal, rows: float) -> Fraction:
         """Return the share of the loss for all columns of a table of about ``rows`` rows."""
@@ -206,11 +207,6 @@ class OneWayMarginals:
         share = max(fraction(one_way_share(split, domain, rows)), LEAST_SHARE) * (1 - count_share(total))
         rest = split.left - cell_positions.share(domain)
         return rest if self.pairs and rows < rows_for_pairs(split, float(rest - share), self.pairs) else share
-
-
-def rows_for_pairs(split: BudgetSplit, share: float, pairs: int) -> float:
-    """Return the rows of a table below which noise hides ``pairs`` marginals that divide a share of the loss."""
-    return 2 * PAIR_CELLS * split.deviation(share / pairs)
 
 
 def measure_one_way(
@@ -225,17 +221,19 @@ def measure_one_way(
         columns: the division of the loss over columns, and the rule for groups of codes.
         zeros: impossible cells; codes with different impossible cells never share a group.
     """
-    domain = mechanisms.domain
-    count = _count(mechanisms, split, total)
+    domain, count = mechanisms.domain, _count(mechanisms, split, total)
     row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(row_counts[0].counts))
     visible = [1.0] * len(domain) if columns.as_published else split.column_sizes(domain.shape, rows)
     parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), visible, strict=False)])
     loss = split.take(columns.share_of(split, domain, total, rows))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], loss, shares=parts)
+    most = columns.max_group_deviations
     coarsenings = {
         attribute.name: coarsen(
-            domain, attribute, measurement, kinds(attribute.name, zeros), max_deviations=columns.max_group_deviations
+            *(domain, attribute, measurement, kinds(attribute.name, zeros)),
+            max_deviations=most,
+            cuts=columns.cuts.get(attribute.name, MOST_CUTS),
         )
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
@@ -342,6 +340,7 @@ def coarsen(
     strata: NDArray[np.int64] | None,
     *,
     max_deviations: float,
+    cuts: int = MOST_CUTS,
 ) -> Coarsening:
     """Group the codes of an attribute: neighbors if its values have an order, otherwise rare codes.
 
@@ -354,9 +353,8 @@ def coarsen(
         hierarchy = domain.hierarchy(attribute.name)
         levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
         return merge_rare(counts, _variance(measurement), strata=strata, levels=levels)
-    return merge_neighbours(
-        counts, _variance(measurement), attribute.declared, max_deviations=max_deviations, strata=strata
-    )
+    cells, variance = attribute.declared, _variance(measurement)
+    return merge_neighbours(counts, variance, cells, max_deviations=max_deviations, strata=strata, cuts=cuts)
 
 
 def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[np.int64]:

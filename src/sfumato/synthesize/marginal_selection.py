@@ -8,7 +8,6 @@ The pairs of a maximum spanning tree come first, because a few large cliques wou
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain, Role
+from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import InputError
 from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
@@ -32,7 +31,6 @@ from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Measures
 from sfumato.vault.measurables import Distance, Marginal, Measurement
-from sfumato.workload.counting_queries import Marginals
 
 _CHUNK_CELLS = 1 << 22  # exact counts at a time behind the mechanisms: 32 MiB
 _MOST_MARGINAL = 1 << 27  # the vault's limit at once; more would be refused when the loss is charged
@@ -157,34 +155,6 @@ class Scored:
 
 
 UNSCORED = Scored((), np.zeros(0))
-
-
-def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
-    """Return the workload's marginals with their attributes in the domain's order, each once.
-
-    If the workload has all marginals of one size, a target attribute is added to each of them.
-    """
-    position = {name: index for index, name in enumerate(domain.names)}
-    target = domain.in_role(Role.TARGET) if workload.ways is not None and len(domain) > 1 else None
-    more = () if target is None else (target,)
-    sorted_cliques = (
-        tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.marginal_attributes(domain)
-    )
-    return list(dict.fromkeys(sorted_cliques))
-
-
-def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
-    """Return the marginals of ``ways`` attributes inside the marginals of a workload, with their weights.
-
-    The weight of a marginal is the number of attributes that it shares with each marginal of the workload,
-    summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2).
-
-    >>> relevant([("a", "b"), ("b", "c")], 2), relevant([("a", "b"), ("b", "c")], 1)
-    ({('a', 'b'): 3, ('b', 'c'): 3}, {('a',): 1, ('b',): 2, ('c',): 1})
-    """
-    parts = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
-    counts = Counter(name for clique in cliques for name in clique)
-    return {part: sum(counts[name] for name in part) for part in parts}
 
 
 def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: SizeLimits) -> list[Clique]:

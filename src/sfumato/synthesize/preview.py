@@ -20,14 +20,15 @@ from sfumato.synthesize.budget_allocation import (
     RowTotal,
     assumed_rows,
     refuse_wrong_total,
+    rows_for_pairs,
 )
-from sfumato.synthesize.initial_marginals import count_share, one_way_share, rows_for_pairs
-from sfumato.synthesize.marginal_selection import workload_cliques
+from sfumato.synthesize.initial_marginals import count_share, one_way_share
 from sfumato.synthesize.methods.batched import SCORES, least_pairs
 from sfumato.synthesize.synthesis_method import SynthesisMethod, Task
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
-from sfumato.workload.counting_queries import Workload, all_marginals
+from sfumato.workload.counting_queries import Marginals, Workload, all_marginals
+from sfumato.workload.named_marginals import TargetMarginals
 
 _DEVIATIONS = 1.96  # for Gaussian noise, with 95 % confidence
 
@@ -121,12 +122,18 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     refuse_wrong_total(domain, task.loss, task.total)
     chosen = method.estimate(domain, task) if method is AUTO else None
     taken = method if chosen is None else chosen.synthesizer
-    planned = taken.plan(domain, task if chosen is None else chosen.task)
+    planned = taken.checked_plan(domain, task if chosen is None else chosen.task)
     rows = task.total.count if isinstance(task.total, PublicTotal) else None
     if planned.expected_error is not None:
         return Preview(taken.name, dict(planned.expected_error), {}, rows=rows)
     figures = _of_columns_and_pairs(domain, task, taken.name, rows)
     return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of)
+
+
+def _others(domain: Domain, workload: Marginals) -> int:
+    """Return the number of pairs that a release measures at least next to named marginals: a tree, or none."""
+    targets = TargetMarginals.of_workload(workload, domain)
+    return min(len(targets.pairs.keys() - targets.named.keys()), len(domain) - 1)
 
 
 def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:
@@ -137,7 +144,7 @@ def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | N
     split = BudgetSplit(task.loss.divisible, contribution(domain).rows)
     most = float(1 - count_share(task.total))
     columns = most * one_way_share(split, domain, assumed_rows(task.total))
-    pairs = 0 if method == "independent" else least_pairs(domain, workload_cliques(task.marginals(), domain))
+    pairs = 0 if method == "independent" else least_pairs(domain, task.marginals())
     rest = most - columns - float(cell_positions.share(domain))
     needed = math.ceil(rows_for_pairs(split, rest, pairs)) if pairs else 0
     if not pairs or (rows is not None and rows < needed):
@@ -152,7 +159,7 @@ def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | N
         method,
         {},
         {name: error(columns * float(share)) for name, share in shares},
-        pair=error(rest * float(1 - SCORES) / pairs) if pairs else None,
+        pair=error(rest * float(1 - SCORES) / max(pairs, _others(domain, task.marginals()))) if pairs else None,
         rows_for_pairs=needed,
         rows=rows,
     )

@@ -103,6 +103,7 @@ class SynthesisMethod:
         plan: checks a task and plans its release; reads no data and charges nothing.
         estimate: its noise, for ``auto``; None if the method cannot do the task, or another one does it more simply.
         noise_of: the method whose noise is used when losses are compared; empty if it is its own.
+        weighs: True if it uses the weights of named marginals.
     """
 
     name: str
@@ -112,10 +113,21 @@ class SynthesisMethod:
     estimate: Callable[[Domain, Task], RankedMethod | None]
     needs: Mapping[Option, str] = field(default_factory=dict)
     noise_of: str = ""
+    weighs: bool = False
 
     def listed_options(self) -> tuple[Option, ...]:
         """Return the options that it takes, in the order of :class:`Option`."""
         return tuple(option for option in Option if option in self.options)
+
+    def checked_plan(self, domain: Domain, task: Task) -> PlannedRelease:
+        """Return the plan of a task.
+
+        Raises:
+            InputError, LossError, QueryError, SizeError: the task does not fit the method.
+        """
+        if not self.weighs:
+            refuse_weights(self.name, task.workload)
+        return self.plan(domain, task)
 
     def release(self, vault: VaultInterface, task: Task) -> Synthetic:
         """Release with the method.
@@ -124,7 +136,17 @@ class SynthesisMethod:
             InputError, LossError, QueryError, SizeError: the task does not fit the method; nothing was charged.
             BudgetError: the ledger refuses the loss; nothing was spent.
         """
-        return release_planned(vault, task.loss, task.total, lambda domain: self.plan(domain, task))
+        return release_planned(vault, task.loss, task.total, lambda domain: self.checked_plan(domain, task))
+
+
+def refuse_weights(method: str, workload: Workload) -> None:
+    """Refuse weights of named marginals for a method that ignores them.
+
+    Raises:
+        QueryError: a marginal has a weight other than 1.
+    """
+    if isinstance(workload, Marginals) and workload.weights:
+        raise QueryError(f"{method} takes no weights of marginals: only batched does", culprit=workload)
 
 
 def release_planned(

@@ -214,7 +214,8 @@ def rows_for(domain: Domain, workload: Workload) -> str:
     target, weight = domain.in_role(Role.TARGET), domain.in_role(Role.WEIGHT)
     each = "" if target is None else f", each with the target {target}"
     heavy = "" if weight is None else f", and totals of the weight {weight}"
-    return f"{rows} for all {workload.ways}-way marginals{each}{heavy}"
+    named = f" and the marginals {tables(workload.cliques)}" if workload.cliques else ""
+    return f"{rows} for all {workload.ways}-way marginals{each}{named}{heavy}"
 
 
 _KINDS: dict[str, type[Product | Graphical]] = {"product": Product, "graphical": Graphical}

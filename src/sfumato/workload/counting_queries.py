@@ -8,10 +8,11 @@ sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,10 @@ from sfumato.vault.measurables import Counting
 MOST_MATRIX_CELLS = 1 << 27  # 1 GiB as floats
 _MOST_RANGES = 1 << 24
 _PLANE = 2
+_MOST_WEIGHT = 1000
+
+Weight: TypeAlias = Fraction | int | float | str
+MarginalNames: TypeAlias = Sequence[Sequence[str]] | Mapping[tuple[str, ...], Weight]
 
 
 @runtime_checkable
@@ -110,23 +115,37 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Marginals:
-    """The cells of all marginals of ``ways`` attributes, or of the named ``cliques``."""
+    """The cells of all marginals of ``ways`` attributes, of the named ``cliques``, or of both.
+
+    ``weights`` has the weight of the error of each named marginal; a marginal that is not named has weight 1.  Without
+    ``weights``, each named marginal has weight 1.
+    """
 
     ways: int | None = None
     cliques: tuple[tuple[str, ...], ...] = ()
+    weights: tuple[Fraction, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.ways is None) == (not self.cliques) or not (self.ways is None or _from_one(self.ways)):
+        if (self.ways is None and not self.cliques) or not (self.ways is None or _from_one(self.ways)):
             raise QueryError("a workload of marginals needs a number of attributes from 1, or cliques", culprit=self)
-        object.__setattr__(self, "cliques", as_cliques(self.cliques))
+        cliques, weights = as_cliques(self.cliques), tuple(map(_weight, self.weights))
+        if weights and len(weights) != len(cliques):
+            raise QueryError("each named marginal needs one weight", culprit=self)
+        object.__setattr__(self, "cliques", cliques)
+        object.__setattr__(self, "weights", weights if any(weight != 1 for weight in weights) else ())
 
     def marginal_attributes(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
-        """Return the attributes of each marginal."""
+        """Return the attributes of each marginal, the named ones last."""
         if self.ways is None:
             return self.cliques
         if self.ways > len(domain):
             raise QueryError(f"marginals of {self.ways} attributes are more than a domain of {len(domain)} has")
-        return tuple(combinations(domain.names, self.ways))
+        return (*combinations(domain.names, self.ways), *self.cliques)
+
+    def named_weights(self) -> tuple[tuple[tuple[str, ...], float], ...]:
+        """Return each named marginal with its weight."""
+        weights = self.weights or (Fraction(1),) * len(self.cliques)
+        return tuple((clique, float(weight)) for clique, weight in zip(self.cliques, weights, strict=True))
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
         """Return the attributes mentioned, in the domain's order."""
@@ -237,22 +256,32 @@ def rectangles(attributes: Sequence[str], low: ArrayLike, high: ArrayLike) -> Bo
     return Boxes(as_clique(attributes), _bounds(low), _bounds(high))
 
 
-def cells_of(cliques: Sequence[Sequence[str]]) -> Marginals:
-    """Return the queries for all cells of the named marginals.
+def cells_of(cliques: MarginalNames) -> Marginals:
+    """Return the queries for all cells of the named marginals, or of a mapping from marginals to their weights.
 
     >>> cells_of([["age", "sex"], ["town"]]).cliques
     (('age', 'sex'), ('town',))
     """
+    if isinstance(cliques, Mapping):
+        return Marginals(cliques=tuple(map(as_clique, cliques)), weights=tuple(map(_weight, cliques.values())))
     return Marginals(cliques=as_cliques(cliques))
 
 
-def all_marginals(ways: int) -> Marginals:
-    """Return all marginals of ``ways`` attributes, for any domain.
+def all_marginals(ways: int, *, named: MarginalNames = ()) -> Marginals:
+    """Return all marginals of ``ways`` attributes, for any domain, and the named ones.
 
-    >>> all_marginals(2).ways
-    2
+    Args:
+        ways: the number of attributes of each marginal.
+        named: marginals that the ``batched`` method measures first, or a mapping from them to their weights.  A
+            marginal that is not named has weight 1.
+
+    >>> all_marginals(2).ways, all_marginals(2, named={("age", "sex", "town"): 4}).weights
+    (2, (Fraction(4, 1),))
     """
-    return Marginals(ways=ways)
+    if not isinstance(named, Mapping) and isinstance(named, Sequence) and not len(named):
+        return Marginals(ways=ways)
+    cells = cells_of(named)
+    return Marginals(ways, cells.cliques, cells.weights)
 
 
 def counting(workload: Workload, domain: Domain) -> Counting:
@@ -309,6 +338,23 @@ def _marginal(table: FloatArray, names: tuple[str, ...], clique: tuple[str, ...]
     remaining = [name for name in names if name in clique]
     summed: FloatArray = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
     return summed.transpose([remaining.index(name) for name in clique])
+
+
+def _weight(weight: Weight) -> Fraction:
+    """Return the weight of a marginal as an exact number.
+
+    Raises:
+        QueryError: it is no number between a thousandth and a thousand.
+    """
+    try:
+        exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)
+    except (TypeError, ValueError, ZeroDivisionError):
+        exact = Fraction(0)
+    if isinstance(weight, bool) or not Fraction(1, _MOST_WEIGHT) <= exact <= _MOST_WEIGHT:
+        raise QueryError(
+            f"the weight of a marginal is a number from 0.001 to {_MOST_WEIGHT:,}, not {weight}", culprit=weight
+        )
+    return exact
 
 
 def _from_one(number: object) -> bool:

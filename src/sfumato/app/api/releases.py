@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _WAY = 2
+_WEIGHTED = re.compile(r"(.*)@([0-9]+(?:\.[0-9]+)?)")
 _MOST_NAMES = 1000
 _MOST_SECONDS = 86_400
 
@@ -134,12 +136,29 @@ class SynthesisFields(StrictModel):
         )
 
 
+def read_marginals(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the fields of a request for marginals as the command line writes them: ``age,sex`` or ``age,sex@4``.
+
+    >>> read_marginals(["age,sex", "sex,town@4"])
+    {'marginals': [['age', 'sex'], ['sex', 'town']], 'weights': ['1', '4']}
+    """
+    split = [_WEIGHTED.fullmatch(text) for text in texts]
+    named = [text if match is None else match[1] for text, match in zip(texts, split, strict=True)]
+    weights = ["1" if match is None else match[2] for match in split]
+    cliques = [[name.strip() for name in text.split(",")] for text in named]
+    return {"marginals": cliques, "weights": weights if any(split) else []}
+
+
 class SynthesizeRequest(StrictModel):
-    """A synthetic table, with the options of all methods.  An option that is not given is None or empty."""
+    """A synthetic table, with the options of all methods.  An option that is not given is None or empty.
+
+    ``marginals`` are measured first.  ``weights`` has a weight for each of them, or is empty.
+    """
 
     method: Name
     loss: LossFields
     marginals: Annotated[list[list[str]], Field(max_length=_MOST_NAMES)] = []
+    weights: Annotated[list[NumberText], Field(max_length=_MOST_NAMES)] = []
     way: Annotated[int, Field(ge=1)] | None = None
     rows: Annotated[int, Field(ge=1)] | None = None
     rounds: Annotated[int, Field(ge=1)] | None = None
@@ -166,10 +185,6 @@ class SynthesizeRequest(StrictModel):
             Option.BOUND_PAIRS: self.bound_pairs,
         }
         refuse_options(method_named(self.method), [option for option, is_given in given.items() if is_given])
-        if self.marginals and self.way is not None:
-            raise InputError(
-                "the argument marginals names the marginals, and the argument way means all of a size; give one of them"
-            )
         for clique in self.marginals:
             if not all(clique) or len(set(clique)) < len(clique):
                 raise InputError(
@@ -177,11 +192,11 @@ class SynthesizeRequest(StrictModel):
                 )
 
     def workload(self, domain: Domain) -> Marginals:
-        """Return the named marginals, or else all of ``way`` attributes, which is 2 by default."""
-        from sfumato.workload.counting_queries import Marginals, all_marginals
+        """Return the named marginals and all of ``way`` attributes.  Without named ones, ``way`` is 2 by default."""
+        from sfumato.workload.counting_queries import Marginals
 
-        named = tuple(tuple(clique) for clique in self.marginals)
-        return Marginals(cliques=named) if named else all_marginals(self.way or min(_WAY, len(domain)))
+        ways = self.way if self.marginals else self.way or min(_WAY, len(domain))
+        return Marginals(ways, tuple(map(tuple, self.marginals)), tuple(map(Fraction, self.weights)))
 
     def without_delta(self, domain: Domain) -> tuple[str, ...]:
         """Say how much less noise a delta would leave at the same epsilon.  Return no sentence if it is not much.

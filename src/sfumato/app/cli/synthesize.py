@@ -102,10 +102,12 @@ class SynthesizeOptions:
     methods: MethodsOption = False  # its callback stops
     marginals: Annotated[
         list[str] | None,
-        typer.Option(metavar="A,B", help="Columns to measure together. Repeatable. Default: all pairs."),
+        typer.Option(
+            metavar="A,B[@W]", help="Columns to keep accurate together; weight W. Repeatable. Default: all pairs."
+        ),
     ] = None
     way: Annotated[
-        int | None, typer.Option(min=1, help="Measure all marginals of N columns, instead of --marginals. Default: 2.")
+        int | None, typer.Option(min=1, help="Keep all marginals of N columns accurate, and --marginals. Default: 2.")
     ] = None
     rows: Annotated[
         int | None,
@@ -194,7 +196,7 @@ class SynthesizeOptions:
             InputError: an option is for several tables, or the method does not take it.
         """
         from sfumato.app.api.questions import validate_fields
-        from sfumato.app.api.releases import SynthesizeRequest
+        from sfumato.app.api.releases import SynthesizeRequest, read_marginals
 
         if self.order or self.most or self.memory or self.final or self.file_format != "parquet":
             raise InputError("--order, --most, --memory, --final and --format are for 'sfumato synthesize linked'")
@@ -203,7 +205,7 @@ class SynthesizeOptions:
         values = {
             "method": self.method,
             "loss": loss,
-            "marginals": [[name.strip() for name in clique.split(",")] for clique in self.marginals or ()],
+            **read_marginals(self.marginals or ()),
             "way": self.way,
             "rows": self.rows,
             "rounds": self.rounds,

@@ -47,11 +47,9 @@ from sfumato.synthesize.marginal_selection import (
     affordable,
     comparable,
     reference,
-    relevant,
     remeasure,
     sample_model,
     size_limits,
-    workload_cliques,
 )
 from sfumato.synthesize.methods.batched import least_rows, marginals_request, models_whole_table, without_batched_limits
 from sfumato.synthesize.structural_zeros import Zeros
@@ -62,6 +60,7 @@ from sfumato.vault.interface import Mechanisms, StatedLoss, VaultInterface, stat
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
+from sfumato.workload.named_marginals import relevant, workload_cliques
 
 _ROUNDS_AN_ATTRIBUTE = 16
 RECORDED = "aim-2022"

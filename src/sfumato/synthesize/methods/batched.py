@@ -9,7 +9,7 @@ triples of attributes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -19,7 +19,7 @@ import numpy as np
 
 from sfumato.domain import Domain, Role
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
 from sfumato.synthesize import cell_positions, weighted_totals
 from sfumato.synthesize.budget_allocation import (
     BudgetSplit,
@@ -27,6 +27,7 @@ from sfumato.synthesize.budget_allocation import (
     RowTotal,
     assumed_rows,
     describe_total,
+    fraction,
     proportions,
     refuse_wrong_total,
 )
@@ -48,13 +49,13 @@ from sfumato.synthesize.marginal_selection import (
     affordable,
     coarsened_marginals,
     measure_marginals,
-    relevant,
+    reference,
     remeasure,
+    sample_model,
     score,
     select_marginals,
     size_limits,
     with_structural_zeros,
-    workload_cliques,
 )
 from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
@@ -71,6 +72,14 @@ from sfumato.vault.interface import (
     states_loss,
 )
 from sfumato.workload.counting_queries import Marginals
+from sfumato.workload.named_marginals import (
+    TargetMarginals,
+    column_weights,
+    fit_together,
+    most_cuts,
+    named_marginals,
+    workload_cliques,
+)
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
 """For each round: largest number of attributes of its candidates, share of the remaining loss, share of the cell
@@ -79,6 +88,13 @@ cap.
 
 SCORES = Fraction(7, 100)
 """Share of a round's loss for its scores."""
+
+
+DENSE = 8.0
+"""Mean number of people per cell of a named marginal, in deviations of noise, from which it is measured first."""
+
+LEAST_NAMED = 1e-3
+"""Least part of the remaining loss that named marginals take at first."""
 
 
 @states_loss
@@ -119,6 +135,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     loss, total, limits, zeros = task.loss, task.total, task.limits, task.zeros
     refuse_undividable(domain, loss)
     workload = task.marginals()
+    most_cuts(domain, named_marginals(workload, domain), cells=limits.cells, marginal=limits.marginal)  # may refuse
     return PlannedRelease(
         request=replace(marginals_request(domain, "batched", task), former_method="aim"),
         run=lambda mechanisms: run_batched(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
@@ -156,9 +173,11 @@ def run_batched(
     # read before noise is drawn, so that a failure of the ledger costs nothing
     stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
     pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
-    cliques = workload_cliques(workload, mechanisms.domain)
+    targets = TargetMarginals.of_workload(workload, mechanisms.domain)
     columns = OneWayMarginals(
-        importance=limits.importance(mechanisms.domain.names), pairs=least_pairs(mechanisms.domain, cliques)
+        importance=_importance(mechanisms.domain, workload, limits),
+        pairs=least_pairs(mechanisms.domain, workload),
+        cuts=most_cuts(mechanisms.domain, targets.named, cells=limits.cells, marginal=limits.marginal),
     )
     fit = measure_one_way(mechanisms, split, total, columns, zeros=zeros)
     prior = prior_marginals(mechanisms.domain, fit, stored, loss)
@@ -167,7 +186,7 @@ def run_batched(
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
         fit = weighted_totals.measure_totals(mechanisms, fit, weight, split)
     if split.left > 0:
-        fit = _in_rounds(mechanisms, fit, cliques, zeros, split=split, limits=limits)
+        fit = _in_rounds(mechanisms, fit, targets, zeros, split=split, limits=limits)
     if split.left > 0:
         fit = remeasure(mechanisms, fit, split, split.take(split.left))
     fit = fit.with_observations(prior.within_model(fit, used))
@@ -177,75 +196,152 @@ def run_batched(
     )
 
 
-def least_pairs(domain: Domain, cliques: Sequence[Clique]) -> int:
-    """Return the minimum number of measured marginals of several columns: a tree, or all of a short workload.
+def least_pairs(domain: Domain, workload: Marginals) -> int:
+    """Return the minimum number of measured marginals of several columns: the named ones, a tree, or all.
 
     Totals of weights are measured from the remaining loss.  So with weights the result is 0, and columns never take the
     whole loss.
     """
-    several = sum(len(clique) > 1 for clique in cliques)
-    return 0 if domain.in_role(Role.WEIGHT) else min(several, len(domain) - 1)
+    if domain.in_role(Role.WEIGHT):
+        return 0
+    if named := named_marginals(workload, domain):
+        return min(len(named), len(domain) - 1)
+    several = sum(len(clique) > 1 for clique in workload_cliques(workload, domain))
+    return min(several, len(domain) - 1)
+
+
+def _importance(domain: Domain, workload: Marginals, limits: SizeLimits) -> tuple[float, ...]:
+    """Return the weight of each column's error: that of its named marginal times that of a leading column."""
+    weights = zip(column_weights(workload, domain), limits.importance(domain.names), strict=True)
+    return tuple(weight * leading for weight, leading in weights)
+
+
+def _measure_named(
+    mechanisms: Mechanisms, fit: Fit, targets: TargetMarginals, named: Collection[Clique], split: BudgetSplit
+) -> tuple[Fit, dict[Clique, MeasuredMarginal]]:
+    """Measure named marginals, and return the fit and their shares of the loss.
+
+    They get the part of the remaining loss that they would get next to as many other marginals as a round may measure,
+    times the first round's share.  Later rounds measure them again, until all marginals have the shares of their
+    weights.  Without other marginals they take all of it.
+    """
+    if not named:
+        return fit, {}
+    pairs = [(clique, weight) for clique, weight in targets.pairs.items() if clique not in targets.named]
+    many = min(len(pairs), 2 * len(mechanisms.domain))
+    deviation = split.deviation(float(split.left) / (len(targets.named) + many))
+    tables = coarsened_marginals(fit, mechanisms.domain, named, deviation)
+    visible = max(1.0, fit.model.total / deviation)  # noise hides further cells, which take no larger share
+    groups = fit.model.sizes
+    others = [weight * min(visible, math.prod(groups[name] for name in clique)) for clique, weight in pairs]
+    rest = many / max(1, len(others)) * sum(map(split.allocation_weight, others))
+    sizes = [targets.named[table.attributes] * min(float(table.cells), visible) for table in tables]
+    parts = [split.allocation_weight(size) for size in sizes]
+    part = max(LEAST_NAMED, float(ROUNDS[0][1]) * sum(parts) / (sum(parts) + rest))
+    share = split.left * (fraction(part) if many else 1)
+    taken = {
+        table.attributes: MeasuredMarginal(table.runs, size, float(share) * part / sum(parts))
+        for table, size, part in zip(tables, sizes, parts, strict=True)
+    }
+    fit = _with_expectations(mechanisms, fit, named)
+    return _measured(mechanisms, fit, taken, split.take(share)), taken
+
+
+def _with_expectations(mechanisms: Mechanisms, fit: Fit, named: Collection[Clique]) -> Fit:
+    """Return the fit with the model's counts of larger named marginals, towards which their noisy counts are shrunk."""
+    wide = frozenset(filter(_is_wide, named))
+    sampled = sample_model(fit.model, mechanisms.generator()) if wide else {}
+    shapes = {clique: [fit.model.sizes[name] for name in clique] for clique in wide}
+    counts = {clique: reference(fit.model, clique, sampled).reshape(shape) for clique, shape in shapes.items()}
+    expected = {clique: table.astype(np.float64) for clique, table in counts.items()}
+    return replace(fit, prior_expectations={**fit.prior_expectations, **expected}, sparse=fit.sparse | wide)
+
+
+def _is_wide(clique: Clique) -> bool:
+    return len(clique) > 2  # noqa: PLR2004
+
+
+def _named_by_round(fit: Fit, targets: TargetMarginals, split: BudgetSplit) -> tuple[list[Clique], list[Clique]]:
+    """Return the named marginals to measure before the first round and before the second.
+
+    The first are pairs, and larger marginals whose cells have :data:`DENSE` deviations of people on average.  A sparser
+    marginal needs the measured pairs, towards which its noisy counts are shrunk.
+    """
+    deviation = split.deviation(float(split.left) / (len(targets.named) + 2 * len(fit.coarsenings)))
+    sizes = fit.model.sizes
+    first = [
+        clique
+        for clique in targets.named
+        if not _is_wide(clique)
+        or fit.model.total >= DENSE * deviation * math.prod(sizes[name] for name in clique)
+        or not targets.pairs.keys() - targets.named.keys()
+    ]
+    return first, sorted(targets.named.keys() - set(first))
 
 
 def _in_rounds(
     mechanisms: Mechanisms,
     fit: Fit,
-    cliques: Sequence[Clique],
+    targets: TargetMarginals,
     zeros: Sequence[Zeros],
     *,
     split: BudgetSplit,
     limits: SizeLimits,
 ) -> Fit:
-    """Return the fit after the rounds of :data:`ROUNDS`: score candidates, choose among them, and measure."""
+    """Return the fit after the named marginals and the rounds of :data:`ROUNDS`: score, choose, and measure."""
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
-    pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # no larger tables: the second round repeats the first
-    for ways, part, cell_share in ROUNDS:
-        candidates = _candidates(mechanisms, fit, cliques, interest, ways=ways, limits=limits)
+    pairs_only = targets.most <= ROUNDS[0][0]  # no larger tables: the second round repeats the first
+    for (ways, part, cell_share), named in zip(ROUNDS, _named_by_round(fit, targets, split), strict=True):
+        fit, measured = _measure_named(mechanisms, fit, targets, named, split)
+        taken |= measured
+        if not split.left:
+            break
+        candidates = _candidates(mechanisms, fit, targets, interest, ways=ways, limits=limits)
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
-        deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
-        repeated = _repeated(fit, taken, deviation, pairs_only=pairs_only)
-        if not candidates and not repeated:
-            continue
+        deviation = (
+            split.deviation(float(split.left if pairs_only else share) / max(1, many)) if split.left else math.inf
+        )
+        repeated = _repeated(fit, taken, deviation, always=taken if pairs_only else targets.named)
         tables = with_structural_zeros(fit, zeros, coarsened_marginals(fit, mechanisms.domain, candidates, deviation))
         scores = share * SCORES if candidates else Fraction(0)
         scored = score(mechanisms, fit, tables, loss=split.take(scores)) if candidates else UNSCORED
-        distances = zip(scored.tables, scored.distances.tolist(), strict=True)
-        interest |= {table.attributes: distance for table, distance in distances}
+        interest |= {table.attributes: scored.distances[place] for place, table in enumerate(scored.tables)}
         chosen = select_marginals(
             scored,
             np.array([candidates[table.attributes] for table in scored.tables]),
             split=split,
             share=float(share - scores),
-            cell_budget=_cell_budget(fit, int(limits.cells * cell_share)),
+            cell_budget=_cell_budget(fit, targets.named, int(limits.cells * cell_share)),
             taken=repeated,
         )
-        if chosen:
-            taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
-            shares = proportions([table.share for table in chosen.values()])
-            runs = {clique: table.runs for clique, table in chosen.items()}
-            fit = measure_marginals(mechanisms, fit, runs, loss=split.take(share - scores), shares=shares)
+        taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
+        fit = _measured(mechanisms, fit, chosen, split.take(share - scores)) if chosen else fit
     return fit
 
 
-def _repeated(
-    fit: Fit, taken: Mapping[Clique, MeasuredMarginal], deviation: float, *, pairs_only: bool
-) -> dict[Clique, MeasuredMarginal]:
-    """Return the measured tables that may be measured again.
+def _measured(mechanisms: Mechanisms, fit: Fit, tables: Mapping[Clique, MeasuredMarginal], loss: Epsilon | Rho) -> Fit:
+    """Measure tables in proportion to their shares, and return the new fit."""
+    shares = proportions([table.share for table in tables.values()])
+    runs = {clique: table.runs for clique, table in tables.items()}
+    return measure_marginals(mechanisms, fit, runs, loss=loss, shares=shares)
 
-    If the workload has larger tables, a pair is measured again only over finer cells.
-    """
+
+def _repeated(
+    fit: Fit, taken: Mapping[Clique, MeasuredMarginal], deviation: float, *, always: Collection[Clique]
+) -> dict[Clique, MeasuredMarginal]:
+    """Return the measured tables that may be measured again: those of ``always``, and tables over finer cells."""
     tables = {clique: table.remeasured(fit.model.expected(clique), deviation) for clique, table in taken.items()}
-    return {clique: table for clique, table in tables.items() if pairs_only or table.runs != taken[clique].runs}
+    return {clique: table for clique, table in tables.items() if clique in always or table.runs != taken[clique].runs}
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
     """Return the root mean squared noise on a cell of the workload, if all its marginals are measured; read no data.
 
     The row count, the scores and the one-way marginals take their shares first.  The share of one-way marginals depends
-    on the row count, and is largest if the count is not public.  The result is None for a workload with more than three
-    attributes in a marginal, because the method measures at most triples.
+    on the row count, and is largest if the count is not public.  The result is None for a workload of all marginals of
+    more than three attributes, because the method measures these only if they are named.
 
     The figure excludes the error of marginals that the method does not measure, because the model is closer than noise
     or has no room.  That error depends on the data.
@@ -253,7 +349,8 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     split = BudgetSplit(loss.divisible, contribution(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
     cliques = workload_cliques(workload, domain)
-    if max(map(len, cliques)) > most:
+    named = named_marginals(workload, domain)
+    if any(len(clique) > most and clique not in named for clique in cliques):
         return None
     after_count = float(1 - count_share(total))
     rows = total.count if isinstance(total, PublicTotal) else 1.0
@@ -264,7 +361,8 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     squares, cells = 0.0, 0.0
     for share, group in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
         sizes = np.array([math.prod(codes[name] for name in clique) for clique in group], dtype=np.float64)
-        parts = split.shares(sizes.tolist()) if group else ()
+        weighted = [named.get(clique, 1.0) * size for clique, size in zip(group, sizes.tolist(), strict=True)]
+        parts = split.shares(weighted) if group else ()
         deviations = np.array([split.deviation(share * float(part)) for part in parts])
         squares += float((sizes * deviations**2).sum())
         cells += float(sizes.sum())
@@ -274,7 +372,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
 def _candidates(
     mechanisms: Mechanisms,
     fit: Fit,
-    cliques: Sequence[Clique],
+    targets: TargetMarginals,
     interest: dict[Clique, float],
     *,
     ways: int,
@@ -290,22 +388,22 @@ def _candidates(
     measured = {table.attributes for table in fit.measured}
     candidates: dict[Clique, float] = {}
     for size in range(2, ways + 1):
-        weights = relevant(cliques, size)
+        weights = targets.others.get(size, {})
         fresh = [clique for clique in weights if clique not in measured]
         small = affordable(fresh, mechanisms.domain, fit, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
         largest = small[: limits.candidates] if known else small
-        most = max(weights.values(), default=1)
-        candidates |= {clique: weights[clique] / most for clique in largest}
+        candidates |= {clique: weights[clique] for clique in largest}
     return candidates
 
 
-def _cell_budget(fit: Fit, cap: int) -> CellBudget:
-    """Return the budget of a junction tree of at most ``cap`` cells, or of its current size.
+def _cell_budget(fit: Fit, named: Collection[Clique], cap: int) -> CellBudget:
+    """Return the budget of a junction tree of at most ``cap`` cells, or of its current size with named marginals.
 
     Attributes that only structural zeros connect do not count as measured together.
     """
-    present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
+    cliques = [*(factor.attributes for factor in fit.model.factors), *named]
+    present = Triangulation(cliques, fit.model.sizes)
     tied = tuple(observation.attributes for observation in fit.observations)
     return CellBudget(present, max(cap, present.cells), tied)
 
@@ -331,6 +429,8 @@ def models_whole_table(domain: Domain, task: Task) -> bool:
     """
     if not isinstance(task.workload, Marginals):
         return False
+    if not fit_together(domain, task.workload, cells=task.limits.cells, marginal=task.limits.marginal):
+        return False
     named = [name for clique in task.workload.marginal_attributes(domain) for name in clique]
     return bool(task.zeros) or set(named) == set(domain.names) or len(set(named)) < len(named)
 
@@ -351,12 +451,18 @@ def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest
     refuse_fine(domain, task.limits.marginal)
     refuse_impossible(task.zeros, domain, task.limits.cells)
     parameters = {
-        "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
+        "workload": _describe_workload(workload),
         "total": describe_total(task.total),
         "limits": task.limits.describe(),
         "zeros": describe_zeros(task.zeros),
     }
     return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload))
+
+
+def _describe_workload(workload: Marginals) -> dict[str, object]:
+    """Return the workload for the journal.  Weights are left out if all are equal, so that old keys stay equal."""
+    described: dict[str, object] = {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]}
+    return described | ({"weights": [plain(weight) for weight in workload.weights]} if workload.weights else {})
 
 
 def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
@@ -380,4 +486,5 @@ BATCHED = SynthesisMethod(
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE, Option.BOUND_PAIRS}),
     plan=_plan,
     estimate=_estimate,
+    weighs=True,
 )

@@ -38,6 +38,7 @@ from sfumato.synthesize.synthesis_method import (
     RankedMethod,
     SynthesisMethod,
     Task,
+    refuse_weights,
     release_planned,
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for
@@ -223,6 +224,7 @@ def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho
 
 def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting:
     refuse_no_workload(workload)
+    refuse_weights("mwem", workload)
     if not isinstance(schedule, Schedule):
         raise InputError("a schedule is a Schedule(rounds=..., repetitions=...)", culprit=schedule)
     size = domain.project(workload.attributes(domain)).size
