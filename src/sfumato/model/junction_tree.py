@@ -160,11 +160,13 @@ class CellBudget:
         held: the cliques of the tree.
         most: the largest number of cells.
         tied: cliques that were measured.
+        outside: largest number of attributes of a clique that is measured even if the tree has no room for it.
     """
 
     held: Triangulation
     most: int
     tied: tuple[Clique, ...] = ()
+    outside: int = 0
 
     def fits(self, clique: Clique) -> bool:
         """Return True if one more clique keeps the tree within the budget."""

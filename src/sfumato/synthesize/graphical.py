@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,7 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
+from sfumato.model.junction_tree import Clique
 from sfumato.model.noisy_table import (
     NoisyDistance,
     NoisyTable,
@@ -25,14 +27,16 @@ from sfumato.model.noisy_table import (
     totals_payload,
 )
 from sfumato.model.row_sampling import CodeArray, RowSampler
+from sfumato.model.row_tuning import ImpossibleCells, TargetTable, tune_rows
 from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.product import filled
-from sfumato.synthesize.structural_zeros import KIND
+from sfumato.synthesize.structural_zeros import KIND, impossible_cells
 from sfumato.vault.vault import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
-POSITIONS = "positions of cells"  # key of a stored model
+POSITIONS, ESTIMATES = "positions of cells", "estimated tables"  # keys of a stored model
 MOST_CELLS = 1 << 26  # expected counts, 512 MiB
+_LEAST_VARIANCE = 1e-6  # at a huge loss the noise variance is a float zero
 _BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
 
 
@@ -48,13 +52,25 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
+class EstimatedTable:
+    """A noisy table that the junction tree has no room for, and its estimated counts, to which rows are tuned.
+
+    Counts are not negative, and have the shape of the values of the table.
+    """
+
+    noisy: NoisyTable
+    counts: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Graphical:
     """A graphical model over the groups of each attribute, and the weights that spread groups over codes.
 
     It is public, because it depends only on noisy measurements: storing and sampling it costs no privacy.  ``tables``
     are these measurements; models in an older format have none.  ``reused`` are journal entries whose marginals were
     used too.  ``distances`` are measured distances of pairs from the table.  ``totals`` are the measured totals of the
-    weight of the rows.
+    weight of the rows.  ``estimates`` are estimated counts of those of ``tables`` that the model does not contain, by
+    their position.  If there are any, sampled rows are tuned to them (:mod:`sfumato.model.row_tuning`).
     """
 
     domain: Domain
@@ -66,6 +82,17 @@ class Graphical:
     reused: tuple[int, ...] = ()
     distances: tuple[NoisyDistance, ...] = ()
     totals: tuple[NoisyTotals, ...] = ()
+    estimates: Mapping[int, FloatArray] = field(default_factory=dict)
+
+    def with_tables(self, tables: Sequence[EstimatedTable]) -> Graphical:
+        """Return the same model with further noisy tables, to which sampled rows are tuned."""
+        measured = tuple(Measured(each.noisy.attributes, math.sqrt(each.noisy.noise.variance)) for each in tables)
+        return replace(
+            self,
+            measured=(*self.measured, *measured),
+            tables=(*self.tables, *(each.noisy for each in tables)),
+            estimates={**self.estimates, **{len(self.tables) + n: each.counts for n, each in enumerate(tables)}},
+        )
 
     @property
     def total(self) -> int:
@@ -107,11 +134,49 @@ class Graphical:
         sampler, kind = RowSampler(self.model), np.min_scalar_type(max(self.domain.shape) - 1)
         for start in range(0, max(size, 1), _BLOCK):
             held = min(_BLOCK, size - start)
-            groups = sampler.draw(held, random)
+            groups = self._tuned(sampler.draw(held, random), random)
             codes = np.empty((held, len(self.domain)), dtype=kind, order="F")
             for index, name in enumerate(self.domain.names):
                 codes[:, index] = self.coarsenings[name].expand(groups[name], random)
             yield codes
+
+    def _tuned(self, groups: Mapping[str, CodeArray], random: np.random.Generator) -> Mapping[str, CodeArray]:
+        """Tune sampled rows to the estimated tables, and to the tables of the model."""
+        if not self.estimates:
+            return groups
+        names = self.domain.names
+        columns = tune_rows(
+            [groups[name] for name in names],
+            [self.model.sizes[name] for name in names],
+            self._targets(len(groups[names[0]])),
+            [ImpossibleCells(tuple(map(names.index, clique)), cells) for clique, cells in impossible_cells(self.model)],
+            random,
+        )
+        return dict(zip(names, columns, strict=True))
+
+    def _targets(self, rows: int) -> list[TargetTable]:
+        """Return the estimated tables and the tables of the model as targets for a number of rows."""
+        names, scale = self.domain.names, rows / self.model.total
+        precisions: dict[Clique, float] = {}
+        for place, table in enumerate(self.tables):
+            if place not in self.estimates:
+                known = precisions.get(table.attributes, 0.0)
+                precisions[table.attributes] = known + 1 / max(table.noise.variance, _LEAST_VARIANCE)
+        usual = float(np.median([precision for clique, precision in precisions.items() if clique]))
+        targets = []
+        for clique in dict.fromkeys(factor.attributes for factor in self.model.factors):
+            if clique and not any(name.startswith(KIND) for name in clique):
+                places = tuple(np.arange(self.model.sizes[name]) for name in clique)
+                variance = scale**2 / precisions.get(clique, usual)
+                numbers = tuple(map(names.index, clique))
+                targets.append(TargetTable(numbers, places, scale * self.model.expected(clique), variance))
+        first = {name: np.unique(self.coarsenings[name].groups, return_index=True)[1] for name in names}
+        for place, counts in self.estimates.items():
+            table = self.tables[place]
+            places = tuple(table.group_numbers(name, self.domain)[first[name]] for name in table.attributes)
+            numbers = tuple(map(names.index, table.attributes))
+            targets.append(TargetTable(numbers, places, scale * counts, scale**2 * table.noise.variance))
+        return targets
 
     def given(self, codes: Mapping[str, Collection[int]]) -> Graphical:
         """Condition the model on codes of the named attributes; its total becomes the expected number of such rows.
@@ -140,6 +205,7 @@ class Graphical:
             tables=(),
             distances=(),
             totals=(),
+            estimates={},
         )
 
     def payload(self) -> dict[str, Any]:
@@ -160,6 +226,8 @@ class Graphical:
             | distances_payload(self.distances)
             | totals_payload(self.totals)
             | ({REUSED: list(self.reused)} if self.reused else {})
+            | ({ESTIMATES: list(self.estimates)} if self.estimates else {})
+            | {f"estimate {place}": counts for place, counts in self.estimates.items()}
         )
 
     @staticmethod
@@ -185,16 +253,18 @@ class Graphical:
                     sizes.setdefault(name, size)
         if any(factor.values.shape != tuple(sizes[name] for name in factor.attributes) for factor in factors):
             raise SizeError("the potentials of the model are not over the groups of its attributes")
+        tables = restore_tables(domain, payload)
         return Graphical(
             domain=domain,
             coarsenings=coarsenings,
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(_measured(domain, tuple(names), deviation) for names, deviation in payload["measured"]),
-            tables=restore_tables(domain, payload),
+            tables=tables,
             positions=_positions(domain, payload),
             reused=tuple(payload.get(REUSED, ())),
             distances=restore_distances(domain, payload),
             totals=restore_totals(domain, payload),
+            estimates={place: _estimate(tables, payload, place) for place in payload.get(ESTIMATES, ())},
         )
 
 
@@ -204,6 +274,13 @@ def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosi
     return {
         name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
     } | {name: CellPosition(tuple(cells)) for name, cells in payload.get(POSITIONS, {}).items()}
+
+
+def _estimate(tables: Sequence[NoisyTable], payload: Mapping[str, Any], place: int) -> FloatArray:
+    counts = _numbers(payload[f"estimate {place}"], least=0.0)
+    if not 0 <= place < len(tables) or counts.shape != tables[place].values.shape:
+        raise SizeError("the model estimates counts of a table that was not measured", culprit=place)
+    return counts
 
 
 def _measured(domain: Domain, names: tuple[str, ...], deviation: float) -> Measured:

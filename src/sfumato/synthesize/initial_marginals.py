@@ -105,7 +105,7 @@ class Fit:
             runs: the runs of each measurement, or None for all groups.
         """
         run_list = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
-        new = [self._observe(measurement, joined) for measurement, joined in zip(measurements, run_list, strict=True)]
+        new = [self.observe(measurement, joined) for measurement, joined in zip(measurements, run_list, strict=True)]
         known = self._with(new)
         expectations = self._expected_before(new)
         tables = [
@@ -117,7 +117,7 @@ class Fit:
             self,
             observations=known,
             prior_expectations=expectations,
-            model=fit_model([self._likely(o, expectations) for o in known], self.model),
+            model=fit_model([self.shrunken(o, expectations) for o in known], self.model),
             measured=(*self.measured, *measured),
             tables=(*self.tables, *tables),
         )
@@ -127,7 +127,7 @@ class Fit:
         if not stored:
             return self
         known, expectations = self._with(stored), self._expected_before(stored)
-        model = fit_model([self._likely(o, expectations) for o in known], self.model)
+        model = fit_model([self.shrunken(o, expectations) for o in known], self.model)
         return replace(self, observations=known, prior_expectations=expectations, model=model)
 
     def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
@@ -150,7 +150,7 @@ class Fit:
             observations[_cells_of(new)] = new if old is None else old.pooled_with(new)
         return tuple(observations.values())
 
-    def _likely(self, observation: Observation, expectations: Mapping[Clique, FloatArray]) -> Observation:
+    def shrunken(self, observation: Observation, expectations: Mapping[Clique, FloatArray]) -> Observation:
         """Return an observation with shrunken counts if it has several attributes."""
         if not self.shrinks or len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
             return observation
@@ -169,9 +169,9 @@ class Fit:
         model = Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
         return replace(model, totals=self.totals)
 
-    def _observe(self, measurement: Measurement, runs: Runs | None) -> Observation:
-        names = _attributes(measurement)
-        shape = self._shape(names, runs)
+    def observe(self, measurement: Measurement, runs: Runs | None) -> Observation:
+        """Return the observation of a measured marginal."""
+        shape = self._shape(names := _attributes(measurement), runs)
         return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement), runs)
 
     def _shape(self, attributes: tuple[str, ...], runs: Runs | None) -> tuple[int, ...]:

@@ -24,9 +24,11 @@ from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import CellBudget, Clique
+from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
+from sfumato.synthesize.graphical import EstimatedTable
 from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Measures
@@ -190,13 +192,20 @@ def measure_marginals(
 ) -> Fit:
     """Measure marginals over groups or runs at ``loss``, divided by ``shares``, and return the new fit."""
     questions = [fit.question(clique, runs) for clique, runs in marginals.items()]
+    return fit.with_measurements(_measure_tables(mechanisms, questions, loss, shares), marginals)
+
+
+def _measure_tables(
+    mechanisms: Measures, questions: Sequence[Marginal], loss: Epsilon | Rho, shares: Sequence[Fraction]
+) -> list[Measurement]:
+    """Measure marginals together at ``loss``, divided by ``shares``."""
     total = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
     for chunk in _chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
         measurements += mechanisms.measure(chunk, loss * (part / total), shares=[share / part for share in held])
-    return fit.with_measurements(measurements, marginals)
+    return measurements
 
 
 def remeasure(mechanisms: Measures, fit: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
@@ -230,11 +239,12 @@ def score(mechanisms: Measures, fit: Fit, tables: Sequence[Table], *, loss: Epsi
 
 @dataclass(frozen=True)
 class MeasuredMarginal:
-    """A selected table: its runs, its weight times cells, and its share of the loss."""
+    """A selected table: its runs, its weight times cells, its share of the loss, and if the junction tree has room."""
 
     runs: Runs
     size: float
     share: float
+    in_model: bool = True
 
     def remeasured(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
         """Return the table for a repeated measurement, given the model's expected counts over groups.
@@ -250,6 +260,28 @@ class MeasuredMarginal:
     def added_to(self, before: MeasuredMarginal | None) -> MeasuredMarginal:
         """Return the table with the shares of both measurements."""
         return self if before is None else replace(self, share=self.share + before.share)
+
+
+def measure_selected(
+    mechanisms: Measures, fit: Fit, tables: Mapping[Clique, MeasuredMarginal], loss: Epsilon | Rho
+) -> tuple[Fit, tuple[EstimatedTable, ...]]:
+    """Measure tables in proportion to their shares, and return the new fit and the tables outside its model."""
+    shares = proportions([table.share for table in tables.values()])
+    runs = {clique: table.runs for clique, table in tables.items()}
+    questions = [fit.question(clique, joined) for clique, joined in runs.items()]
+    both = list(zip(_measure_tables(mechanisms, questions, loss, shares), tables.values(), strict=True))
+    fit = fit.with_measurements([each for each, table in both if table.in_model], runs)
+    return fit, tuple(_estimated(fit, each, table.runs) for each, table in both if not table.in_model)
+
+
+def _estimated(fit: Fit, measurement: Measurement, runs: Runs) -> EstimatedTable:
+    """Return a measured table outside the model, with its counts shrunk toward those of the model."""
+    observation = fit.observe(measurement, runs)
+    clique, shape = observation.attributes, observation.counts.shape
+    shrunken = fit.shrunken(observation, {clique: fit.model.expected(clique)})
+    values = measurement.values.reshape(shape)
+    noisy = NoisyTable.from_cells(fit.question(clique, runs), values, measurement.noise, fresh=True)
+    return EstimatedTable(noisy, np.maximum(shrunken.counts, 0.0))
 
 
 def select_marginals(
@@ -268,7 +300,8 @@ def select_marginals(
     spanning tree of weighted distances come first.  Such a pair also connects all pairs across it, which its own
     distance does not include.
 
-    Tables ``taken`` before are measured again.  Their loss and ``share`` are divided together over them and the
+    Small marginals may be selected even if the junction tree has no room for them (``CellBudget.outside``).  Tables
+    ``taken`` before are measured again.  Their loss and ``share`` are divided together over them and the
     selected candidates.
     """
     cliques = [table.attributes for table in scored.tables]
@@ -304,15 +337,17 @@ def select_child_marginals(
 def _divided(
     scored: Scored,
     sizes: FloatArray,
-    chosen: Sequence[int],
+    chosen: Mapping[int, bool],
     *,
     split: BudgetSplit,
     share: float,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
     """Divide ``share`` of the loss over the selected tables and the tables ``taken`` before."""
-    chosen_tables = [(scored.tables[index], float(sizes[index])) for index in chosen]
-    tables = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in chosen_tables} | dict(taken)
+    chosen_tables = [(scored.tables[index], float(sizes[index]), fits) for index, fits in chosen.items()]
+    tables = {
+        table.attributes: MeasuredMarginal(table.runs, size, 0.0, fits) for table, size, fits in chosen_tables
+    } | dict(taken)
     if not tables:
         return {}
     more = split.top_up([table.size for table in tables.values()], [table.share for table in tables.values()], share)
@@ -344,10 +379,15 @@ class _Worth:
         """Sort candidates by distance, the largest first."""
         return sorted(indexes, key=lambda index: -self.distances[index])
 
-    def picked(self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]) -> list[int]:
-        """Select candidates with a gain greedily, ``first`` before others.  Default: no limit on cells."""
+    def picked(
+        self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]
+    ) -> dict[int, bool]:
+        """Select candidates with a gain greedily, ``first`` before others; the values are True if they fit the budget.
+
+        Without a budget, all of them fit.
+        """
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
-        picked: list[int] = []
+        picked: dict[int, bool] = {}
         refused = 0
         while refused < _PATIENCE and len(waiting):
             gains = waiting - self.split.error(total + self.parts, self.share)
@@ -359,9 +399,10 @@ class _Worth:
                     continue
                 break
             waiting[best] = -np.inf
-            if cell_budget is None or cell_budget.fits(cliques[best]):
-                refused, cell_budget = 0, cell_budget and cell_budget.adding(cliques[best])
-                picked.append(best)
+            fits = cell_budget is None or cell_budget.fits(cliques[best])
+            if fits or (cell_budget and len(cliques[best]) <= cell_budget.outside):
+                refused, picked[best] = 0, fits
+                cell_budget = cell_budget.adding(cliques[best]) if cell_budget and fits else cell_budget
                 total += float(self.parts[best])
             else:
                 refused += 1

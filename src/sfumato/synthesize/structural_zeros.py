@@ -26,7 +26,7 @@ from sfumato.errors import InfeasibleError, InputError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel, calibrate
-from sfumato.model.junction_tree import tree_cells
+from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.strict_documents import read_yaml_texts
 
 _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
@@ -207,6 +207,22 @@ def apply_zeros(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapp
             sides.append(first[name][np.unique(folded[name], return_index=True)[1]] if fold else first[name])
         model = model.times(Factor(tuple(names), np.where(zero.impossible[np.ix_(*sides)], -np.inf, 0.0)))
     return model
+
+
+def impossible_cells(model: GraphicalModel) -> list[tuple[Clique, NDArray[np.bool_]]]:
+    """Return the attributes and the impossible cells of each table of structural zeros of a model, without kinds."""
+    kind_of = {
+        factor.attributes[1]: factor.values.argmax(axis=1)
+        for factor in model.factors
+        if factor.attributes[1:] == (KIND + factor.attributes[0],)
+    }
+    zeros = []
+    for factor in model.factors:
+        impossible = np.isneginf(factor.values)
+        if impossible.any() and factor.attributes[1:] != (KIND + factor.attributes[0],):
+            sides = [kind_of.get(name, np.arange(model.sizes[name])) for name in factor.attributes]
+            zeros.append((tuple(name.removeprefix(KIND) for name in factor.attributes), impossible[np.ix_(*sides)]))
+    return zeros
 
 
 _FORM = (

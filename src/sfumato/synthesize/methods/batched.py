@@ -19,7 +19,7 @@ import numpy as np
 
 from sfumato.domain import Domain, Role
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
-from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
+from sfumato.privacy.loss import Loss, plain
 from sfumato.synthesize import cell_positions, weighted_totals
 from sfumato.synthesize.budget_allocation import (
     BudgetSplit,
@@ -28,10 +28,9 @@ from sfumato.synthesize.budget_allocation import (
     assumed_rows,
     describe_total,
     fraction,
-    proportions,
     refuse_wrong_total,
 )
-from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.graphical import EstimatedTable, Graphical
 from sfumato.synthesize.initial_marginals import (
     Fit,
     OneWayMarginals,
@@ -48,7 +47,7 @@ from sfumato.synthesize.marginal_selection import (
     SizeLimits,
     affordable,
     coarsened_marginals,
-    measure_marginals,
+    measure_selected,
     reference,
     remeasure,
     sample_model,
@@ -89,6 +88,12 @@ cap.
 SCORES = Fraction(7, 100)
 """Share of a round's loss for its scores."""
 
+
+OUTSIDE = 2
+"""Largest number of attributes of a marginal that the last round measures although the junction tree has no room.
+
+The rows are tuned to these marginals.
+"""
 
 DENSE = 8.0
 """Mean number of people per cell of a named marginal, in deviations of noise, from which it is measured first."""
@@ -183,14 +188,15 @@ def run_batched(
     prior = prior_marginals(mechanisms.domain, fit, stored, loss)
     used = prior.informative(fit, limits.cells)
     fit = fit.with_observations(used)
+    outside: tuple[EstimatedTable, ...] = ()
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
         fit = weighted_totals.measure_totals(mechanisms, fit, weight, split)
     if split.left > 0:
-        fit = _in_rounds(mechanisms, fit, targets, zeros, split=split, limits=limits)
+        fit, outside = _in_rounds(mechanisms, fit, targets, zeros, split=split, limits=limits)
     if split.left > 0:
         fit = remeasure(mechanisms, fit, split, split.take(split.left))
     fit = fit.with_observations(prior.within_model(fit, used))
-    model = replace(fit.released(mechanisms.domain), reused=prior.entries)
+    model = replace(fit.released(mechanisms.domain).with_tables(outside), reused=prior.entries)
     return (
         model if pair_loss is None else replace(model, distances=measure_pair_distances(mechanisms, model, pair_loss))
     )
@@ -244,7 +250,7 @@ def _measure_named(
         for table, size, part in zip(tables, sizes, parts, strict=True)
     }
     fit = _with_expectations(mechanisms, fit, named)
-    return _measured(mechanisms, fit, taken, split.take(share)), taken
+    return measure_selected(mechanisms, fit, taken, split.take(share))[0], taken
 
 
 def _with_expectations(mechanisms: Mechanisms, fit: Fit, named: Collection[Clique]) -> Fit:
@@ -287,8 +293,12 @@ def _in_rounds(
     *,
     split: BudgetSplit,
     limits: SizeLimits,
-) -> Fit:
-    """Return the fit after the named marginals and the rounds of :data:`ROUNDS`: score, choose, and measure."""
+) -> tuple[Fit, tuple[EstimatedTable, ...]]:
+    """Measure the named marginals, then score, choose and measure in the rounds of :data:`ROUNDS`.
+
+    Return the fit, and the measured pairs for which its junction tree has no room.
+    """
+    outside: tuple[EstimatedTable, ...] = ()
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = targets.most <= ROUNDS[0][0]  # no larger tables: the second round repeats the first
@@ -300,9 +310,7 @@ def _in_rounds(
         candidates = _candidates(mechanisms, fit, targets, interest, ways=ways, limits=limits)
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
-        deviation = (
-            split.deviation(float(split.left if pairs_only else share) / max(1, many)) if split.left else math.inf
-        )
+        deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
         repeated = _repeated(fit, taken, deviation, always=taken if pairs_only else targets.named)
         tables = with_structural_zeros(fit, zeros, coarsened_marginals(fit, mechanisms.domain, candidates, deviation))
         scores = share * SCORES if candidates else Fraction(0)
@@ -313,19 +321,13 @@ def _in_rounds(
             np.array([candidates[table.attributes] for table in scored.tables]),
             split=split,
             share=float(share - scores),
-            cell_budget=_cell_budget(fit, targets.named, int(limits.cells * cell_share)),
+            cell_budget=_cell_budget(fit, targets.named, limits.cells, cell_share),
             taken=repeated,
         )
         taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
-        fit = _measured(mechanisms, fit, chosen, split.take(share - scores)) if chosen else fit
-    return fit
-
-
-def _measured(mechanisms: Mechanisms, fit: Fit, tables: Mapping[Clique, MeasuredMarginal], loss: Epsilon | Rho) -> Fit:
-    """Measure tables in proportion to their shares, and return the new fit."""
-    shares = proportions([table.share for table in tables.values()])
-    runs = {clique: table.runs for clique, table in tables.items()}
-    return measure_marginals(mechanisms, fit, runs, loss=loss, shares=shares)
+        if chosen:
+            fit, outside = measure_selected(mechanisms, fit, chosen, split.take(share - scores))
+    return fit, outside
 
 
 def _repeated(
@@ -397,15 +399,15 @@ def _candidates(
     return candidates
 
 
-def _cell_budget(fit: Fit, named: Collection[Clique], cap: int) -> CellBudget:
-    """Return the budget of a junction tree of at most ``cap`` cells, or of its current size with named marginals.
+def _cell_budget(fit: Fit, named: Collection[Clique], cells: int, share: Fraction) -> CellBudget:
+    """Return the budget of a junction tree of at most a share of the cells, or of its size with named marginals.
 
     Attributes that only structural zeros connect do not count as measured together.
     """
     cliques = [*(factor.attributes for factor in fit.model.factors), *named]
     present = Triangulation(cliques, fit.model.sizes)
     tied = tuple(observation.attributes for observation in fit.observations)
-    return CellBudget(present, max(cap, present.cells), tied)
+    return CellBudget(present, max(int(cells * share), present.cells), tied, OUTSIDE if share == 1 else 0)
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:

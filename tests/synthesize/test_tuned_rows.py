@@ -1,0 +1,101 @@
+"""Pairs for which the junction tree has no room: measured within the loss, and in the rows."""
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta
+from sfumato.synthesize.budget_allocation import NoisyTotal
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.marginal_selection import SizeLimits
+from sfumato.synthesize.methods.batched import batched
+from sfumato.synthesize.structural_zeros import Zeros
+from sfumato.synthesize.synthetic import load, save
+from sfumato.vault.interface import decode, encode
+from sfumato.vault.simulated import SimulatedVault
+from sfumato.workload.counting_queries import all_marginals
+
+SIZE, COLUMNS, ROWS = 6, 6, 6000
+PAIRS = list(combinations(range(COLUMNS), 2))
+
+
+def codes() -> np.ndarray:
+    random = np.random.default_rng(5)
+    shared = random.integers(0, SIZE, ROWS)
+    columns = [
+        np.where(random.random(ROWS) < 0.6, (shared * (place + 1)) % SIZE, random.integers(0, SIZE, ROWS))
+        for place in range(COLUMNS)
+    ]
+    rows = np.stack(columns, axis=1)
+    return rows[~((rows[:, 0] == 0) & (rows[:, 5] > 3))]
+
+
+def released(*, zeros=()):
+    names = [f"c{place}" for place in range(COLUMNS)]
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=SIZE - 1, unknown=Unknown.DROP) for name in names))
+    vault = SimulatedVault(ArrayTable(domain, codes()), seed=1)
+    release = batched(
+        vault,
+        loss=EpsilonDelta(10, "1e-9"),
+        total=NoisyTotal(),
+        workload=all_marginals(2),
+        limits=SizeLimits(cells=400),
+        zeros=zeros,
+    )
+    return release, vault
+
+
+def wrong(rows: np.ndarray, pair: tuple[int, int]) -> float:
+    tables = [
+        np.bincount(each[:, pair[0]].astype(int) * SIZE + each[:, pair[1]], minlength=SIZE**2) / len(each)
+        for each in (rows, codes())
+    ]
+    return float(np.abs(tables[0] - tables[1]).sum() / 2)
+
+
+@pytest.fixture(scope="module")
+def release():
+    return released()
+
+
+def test_pairs_without_room_are_in_the_rows_and_within_the_loss(release, drawn_whole) -> None:
+    made, vault = release
+    assert drawn_whole(vault)
+    model = made.model
+    assert isinstance(model, Graphical)
+    outside = [model.tables[place].attributes for place in model.estimates]
+    assert len(outside) > 1
+    assert all(model.model.tree.holder(pair) is None for pair in outside)
+    assert max(wrong(made.codes(), pair) for pair in PAIRS) < 0.03
+
+
+def test_a_restored_release_has_the_same_rows(release, tmp_path: Path) -> None:
+    made, _ = release
+    save(made, tmp_path / "release")
+    again = load(tmp_path / "release")
+    assert np.array_equal(made.codes(), again.codes())
+    stored = Graphical.restore(made.model.domain, decode(encode(made.model.payload())))
+    assert np.array_equal(stored.sample(np.random.default_rng(made.seed)), made.codes())
+
+
+def test_stated_errors_hold_of_pairs_without_room(release) -> None:
+    made, _ = release
+    outside = {made.model.tables[place].attributes for place in made.model.estimates}
+    stated = {tuple(pair.attributes): pair.misplaced for pair in made.codebook.pairs if pair.measured}
+    assert outside <= set(stated)
+    for one, other in outside:
+        assert wrong(made.codes(), (int(one[1]), int(other[1]))) <= stated[one, other]
+
+
+def test_structural_zeros_stay_empty() -> None:
+    impossible = np.zeros((SIZE, SIZE), dtype=bool)
+    impossible[0, 4:] = True
+    made, _ = released(zeros=[Zeros(("c0", "c5"), impossible)])
+    assert made.model.estimates
+    rows = made.codes()
+    assert not ((rows[:, 0] == 0) & (rows[:, 5] > 3)).any()
+    assert max(wrong(rows, pair) for pair in PAIRS) < 0.03
