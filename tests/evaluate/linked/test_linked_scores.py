@@ -96,7 +96,9 @@ def test_scores_are_those_counted_by_hand(
 ) -> None:
     monkeypatch.setattr(linked_scores, "_DENSE", dense)
     for (parent, child), other in zip(two[0].edges(), two[1].edges(), strict=True):
-        found = scores((parent, child), {"other": LinkedPair.from_tables(*other)}, seed=0)["other"].scores
+        compared = scores((parent, child), {"other": LinkedPair.from_tables(*other)}, seed=0)["other"]
+        found = compared.scores
+        assert float(np.mean([*compared.crosses.values()])) == pytest.approx(found.cross2)
         one, two_ = by_hand(parent, child), by_hand(*other)
         above, below = list(one[0][0]), list(next(children for _, children in one if children)[0])
         expected: dict[str, float | None] = {"size": means(one, two_, parents_of, [(SIZE,)])}

@@ -216,9 +216,13 @@ Recipe = tuple[tuple[str, ...], Callable[[LinkedPair], tuple[Columns, ...]]]
 
 @dataclass(frozen=True)
 class Compared:
-    """The scores of one set of families, and distances per combination of columns for siblings and transitions."""
+    """The scores of one set of families, and distances per combination of columns.
+
+    ``crosses`` are of a column of the parent with a column of the child.
+    """
 
     scores: LinkScores
+    crosses: Mapping[tuple[str, ...], float]
     siblings: Mapping[tuple[str, ...], float]
     transitions: Mapping[tuple[str, ...], float]
 
@@ -256,7 +260,7 @@ def scores(
 
 def _compared(distances: Mapping[str, Mapping[tuple[str, ...], float]]) -> Compared:
     means = {measure: float(np.mean([*values.values()])) if values else None for measure, values in distances.items()}
-    return Compared(LinkScores(**means), distances["sibling"], distances["transition"])
+    return Compared(LinkScores(**means), distances["cross2"], distances["sibling"], distances["transition"])
 
 
 _OF_ORDER = ("transition", "trigram")
