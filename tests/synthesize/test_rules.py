@@ -94,7 +94,7 @@ def test_no_impossible_row_is_drawn(method, loss, lawful) -> None:
     assert not broken(again.sample(np.random.default_rng(4), 20_000)).any()
     adults = release.model.given({"age": list(range(15, 100))})
     assert not broken(adults.sample(np.random.default_rng(5), 20_000)).any()
-    assert len(np.unique(drawn[:, 0])) > 80, "ages are all there"
+    assert len(np.unique(drawn[:, 0])) > 70, "nearly all ages are there: aim takes a negative noisy count for none"
 
 
 def test_a_table_that_is_all_impossible_gives_possible_rows() -> None:
