@@ -93,10 +93,10 @@ class Account:
         if not self.exact:
             return protected
         others = "" if self.spent == NOTHING else f"; the others together: {protected}"
-        return f"none: {self._without_privacy}{others}"
+        return f"none: {self.without_privacy}{others}"
 
     @property
-    def _without_privacy(self) -> str:
+    def without_privacy(self) -> str:
         """The releases without differential privacy, with the numbers of their entries."""
         number, listed = len(self.exact), ", ".join(map(str, self.exact[:_LISTED]))
         entries = f"entry {listed}" if number == 1 else f"entries {listed}"
@@ -114,7 +114,7 @@ class Account:
 
     def __str__(self) -> str:
         left = self._left_in_words
-        return f"{left}; {self._without_privacy}" if self.exact else left
+        return f"{left}; {self.without_privacy}" if self.exact else left
 
     @property
     def _left_in_words(self) -> str:

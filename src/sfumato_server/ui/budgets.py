@@ -51,7 +51,7 @@ def set_delta(limit: Loss) -> str:
 
 
 def left_words(account: Account) -> str:
-    """Return the rest of a budget as a share, and for an epsilon alone also as an amount.
+    """Return the rest of a budget as a share, for an epsilon alone also as an amount, and releases without privacy.
 
     >>> left_words(Account(Epsilon(2), Epsilon("0.5").charge))
     '75 % left of epsilon 2 (epsilon 1.5)'
@@ -59,7 +59,14 @@ def left_words(account: Account) -> str:
     '73 % left of epsilon 2, delta 1e-9'
     >>> left_words(Account(Epsilon(1), Epsilon(1).charge))
     'nothing left of epsilon 1'
+    >>> left_words(Account(Epsilon(2), Epsilon(1).charge, exact=(3,)))
+    '50 % left of epsilon 2 (epsilon 1); 1 release has no differential privacy (entry 3)'
     """
+    words = _share_words(account)
+    return f"{words}; {account.without_privacy}" if account.exact else words
+
+
+def _share_words(account: Account) -> str:
     limit, share = account.limit, account.share_left
     if limit is None or share is None:
         return "no cap"
