@@ -215,9 +215,9 @@ def interval_digits(estimate: float, low: float, high: float, comma: str = "") -
     if not (0 < half < 1e15) or abs(estimate) >= 1e15:  # noqa: PLR2004  (no digits of the error, or none of the number)
         return digits(estimate, comma), digits(low, comma), digits(high, comma)
     places = 1 - math.floor(math.log10(half))  # after the point
-    step = 10.0**places
-    ends = math.floor(low * step + _ROUNDED) / step, math.ceil(high * step - _ROUNDED) / step
+    up, down = 10.0 ** max(places, 0), 10.0 ** max(-places, 0)  # a negative power of ten has no exact double
+    ends = math.floor(low * up / down + _ROUNDED) * down / up, math.ceil(high * up / down - _ROUNDED) * down / up
     numbers = [each + 0.0 for each in (round(estimate, places), *ends)]  # -0.0 becomes 0.0
-    decimals = 0 if all(each == round(each) for each in numbers) else places
+    decimals = 0 if all(each == round(each) for each in numbers) else max(places, 0)
     first, second, third = (f"{each:{comma}.{decimals}f}" for each in numbers)
     return first, second, third
