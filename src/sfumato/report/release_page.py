@@ -233,7 +233,7 @@ def _good_uses(book: Codebook) -> Iterator[tuple[str, str]]:
 
 
 def _bad_uses(book: Codebook) -> Iterator[tuple[str, str]]:
-    yield "Finding anyone.", "No row is a person, and rare combinations are chance."
+    yield "Finding anyone.", "Rows are drawn from noisy counts; none is copied from the table."
     wide = sorted((pair for pair in book.pairs if _trust(pair) is Trust.AVOID), key=lambda pair: -(pair.misplaced or 0))
     if wide:
         yield (
