@@ -155,11 +155,35 @@ def test_a_file_that_carries_more_than_its_release_is_not_matched(
     pq.write_table(_with_tables(table, change), tmp_path / "forged.parquet")
     more = table.replace_schema_metadata({**table.schema.metadata, b"pandas": b"{}"})
     pq.write_table(more, tmp_path / "more.parquet")
-    for file, matched in (("same", True), ("forged", False), ("more", False)):
+    told_of = table.replace_schema_metadata({**table.schema.metadata, b"sfumato.notice": b"Ann Lee of Ulm"})
+    pq.write_table(told_of, tmp_path / "notice.parquet")
+    for file, matched in (("same", True), ("forged", False), ("more", False), ("notice", False)):
         told = sheet(tmp_path, "--ledger", "people.ledger", file=f"{file}.parquet")
         assert (told["tiles"]["Privacy"] == "Guaranteed") is matched
         carried = [each for each in told["checks"] if "carries another description" in each["text"]]
         assert bool(carried) is not matched
+
+
+def test_a_column_that_carries_metadata_is_not_matched(workspace: Path) -> None:
+    table = pq.read_table(workspace / "made.parquet")
+    hidden = table.schema.set(0, table.schema.field(0).with_metadata({"n": "Ann Lee of Ulm"}))
+    pq.write_table(table.cast(hidden).replace_schema_metadata(table.schema.metadata), workspace / "hidden.parquet")
+    assert pq.read_table(workspace / "hidden.parquet").schema.field(0).metadata[b"n"] == b"Ann Lee of Ulm"
+    told = sheet(workspace, "--ledger", "people.ledger", file="hidden.parquet")
+    assert told["tiles"]["Privacy"] == "Stated, not matched"
+
+
+def test_a_use_that_the_release_does_not_name_is_not_matched(workspace: Path) -> None:
+    table = pq.read_table(workspace / "made.parquet")
+    book = json.loads(table.schema.metadata[b"sfumato.codebook"])
+    key = next(each for each in book if each.startswith("good"))
+    book[key] = [*book[key], "Every use."]
+    kept = {name: part for name, part in table.schema.metadata.items() if name != b"sfumato.tables"}
+    changed = table.replace_schema_metadata({**kept, b"sfumato.codebook": json.dumps(book).encode()})
+    pq.write_table(changed, workspace / "uses.parquet")
+    told = sheet(workspace, "--ledger", "people.ledger", file="uses.parquet")
+    assert told["tiles"]["Privacy"] == "Stated, not matched"
+    assert any("the errors that the file states do not" in each["text"] for each in told["checks"])
 
 
 def _checks_of(folder: Path) -> list[dict]:

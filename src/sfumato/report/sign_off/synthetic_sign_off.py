@@ -391,21 +391,23 @@ def _drawn_again(signed: SignedRows, record: LedgerRecord, domain: Domain) -> Sy
 
 def _same_rows(drawn: pa.Table, rows: pa.Table) -> bool:
     plain = [table.replace_schema_metadata() for table in (drawn, rows)]
-    return bool(plain[0].schema == plain[1].schema and plain[0].equals(plain[1]))
+    return plain[0].schema.equals(plain[1].schema, check_metadata=True) and plain[0].equals(plain[1])
 
 
 def _stated_errors(book: Codebook) -> tuple[object, ...]:
-    return book.rows, book.table_rows, book.columns, book.measured, book.pairs, book.pairs_left_out
+    uses = book.good_for, book.not_for
+    return book.rows, book.table_rows, book.columns, book.measured, book.pairs, book.pairs_left_out, uses
 
 
 def _same_metadata(signed: SignedRows, drawn: Mapping[bytes, bytes]) -> bool:
     """Return whether a file carries the description and the noisy tables of a release, or neither, and nothing else."""
+    if signed.metadata.keys() - _OUR_KEYS or signed.metadata.get(NOTICE_KEY, drawn[NOTICE_KEY]) != drawn[NOTICE_KEY]:
+        return False
     if TABLES_KEY not in signed.metadata:
-        return signed.metadata.keys() <= _OUR_KEYS
+        return True
     if signed.domain is None:  # the tables are damaged, or belong to another codebook
         return False
-    same = TABLES_KEY in drawn and _described_tables(signed.metadata) == _described_tables(drawn)
-    return same and signed.metadata.keys() <= _OUR_KEYS
+    return TABLES_KEY in drawn and _described_tables(signed.metadata) == _described_tables(drawn)
 
 
 def _described_tables(metadata: Mapping[bytes, bytes]) -> tuple[str, bytes]:
