@@ -96,7 +96,7 @@ class TargetMarginals:
 
     @classmethod
     def of_workload(cls, workload: Marginals, domain: Domain) -> TargetMarginals:
-        """Return the targets marginals of a workload.
+        """Return the marginals of a workload around its targets.
 
         The parts of named marginals are targets if no others are.  A workload that only names marginals also has all
         pairs of columns, with the weight :data:`REST`.

@@ -3,7 +3,8 @@
 The method has the loop of AIM (McKenna, Mullins, Sheldon and Miklau 2022): fit a model, score the candidates by their
 distance from it, measure, and fit again.  AIM chooses one marginal per round by the exponential mechanism.  Here a
 round scores all candidates in one noisy vector and measures many of them.  There are two rounds: pairs first, then
-triples of attributes.
+triples of attributes.  Marginals that the workload names are always measured.  Pairs that the junction tree has no room
+for are measured in the last round, and sampled rows are tuned to them.
 """
 
 from __future__ import annotations
