@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError)
 _UNCOMPARED = Check("The rows and the stated errors were not compared with the ledger", to_judge=True)
-_CONTENT = "Rows drawn from models that were fitted to noisy counts. No row is a person."
+_CONTENT = "Rows drawn from models that were fitted to noisy counts. No row is copied from a person."
 _FORMATS = (".parquet", ".csv")
 
 

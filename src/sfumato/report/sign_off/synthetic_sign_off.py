@@ -164,7 +164,7 @@ def synthetic_sign_off(
     privacy = privacy_tile(book.guarantee, record, compared, right, reused=signed.reused)
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
-    content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. No row is a person."
+    content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. No row is copied from a person."
     source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
     return SignOff(
         title=signed.name,
@@ -391,7 +391,7 @@ def _drawn_again(signed: SignedRows, record: LedgerRecord, domain: Domain) -> Sy
 
 def _same_rows(drawn: pa.Table, rows: pa.Table) -> bool:
     plain = [table.replace_schema_metadata() for table in (drawn, rows)]
-    return plain[0].schema.equals(plain[1].schema, check_metadata=True) and plain[0].equals(plain[1])
+    return bool(plain[0].schema.equals(plain[1].schema, check_metadata=True) and plain[0].equals(plain[1]))
 
 
 def _stated_errors(book: Codebook) -> tuple[object, ...]:
