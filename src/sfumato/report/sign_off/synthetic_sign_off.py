@@ -164,7 +164,8 @@ def synthetic_sign_off(
     privacy = privacy_tile(book.guarantee, record, compared, right, reused=signed.reused)
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
-    content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. No row is copied from a person."
+    method = method_title(book.method)
+    content = f"Rows from a model ({method}) that was fitted to noisy counts. No row is copied from a person."
     source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
     return SignOff(
         title=signed.name,
