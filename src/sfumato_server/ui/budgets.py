@@ -73,7 +73,7 @@ def _share_words(account: Account) -> str:
     total = loss_words(limit)
     if not share:
         return f"nothing left of {total}"
-    amount = largest_loss(account) if isinstance(limit, Epsilon) else None
+    amount = largest_loss(account) if isinstance(limit, Epsilon) and share < 1 else None
     percentage = "less than 0.1 %" if share < _LEAST_SHARE else budget_percent(share, up=False)
     return f"{percentage} left of {total}" + (f" ({loss_words(amount)})" if amount else "")
 

@@ -32,7 +32,7 @@ def test_the_largest_loss_fits_and_a_larger_one_does_not(spent):
 @pytest.mark.parametrize(
     ("limit", "spent", "words"),
     [
-        (Epsilon(3), NOTHING, "100 % left of epsilon 3 (epsilon 3)"),
+        (Epsilon(3), NOTHING, "100 % left of epsilon 3"),
         (Epsilon(3), Epsilon("2.999").charge, "less than 0.1 % left of epsilon 3 (epsilon 0.001)"),
         (Epsilon(3), Epsilon("0.001").charge, "99.9 % left of epsilon 3 (epsilon 2.999)"),
         (Rho(1), Rho("0.25").charge, "75 % left of rho 1"),
