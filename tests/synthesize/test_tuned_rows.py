@@ -1,12 +1,13 @@
 """Pairs for which the junction tree has no room: measured within the loss, and in the rows."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sfumato.domain import Domain, Integer, Unknown
+from sfumato.domain import Domain, Integer, Role, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize.budget_allocation import NoisyTotal
@@ -34,9 +35,10 @@ def codes() -> np.ndarray:
     return rows[~((rows[:, 0] == 0) & (rows[:, 5] > 3))]
 
 
-def released(*, zeros=()):
+def released(*, zeros=(), weight=None):
     names = [f"c{place}" for place in range(COLUMNS)]
-    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=SIZE - 1, unknown=Unknown.DROP) for name in names))
+    plain = Integer(name=names[0], minimum=0, maximum=SIZE - 1, unknown=Unknown.DROP)
+    domain = Domain(tuple(replace(plain, name=name, role=Role.WEIGHT if name == weight else None) for name in names))
     vault = SimulatedVault(ArrayTable(domain, codes()), seed=1)
     release = batched(
         vault,
@@ -91,10 +93,11 @@ def test_stated_errors_hold_of_pairs_without_room(release) -> None:
         assert wrong(made.codes(), (int(one[1]), int(other[1]))) <= stated[one, other]
 
 
-def test_structural_zeros_stay_empty() -> None:
+@pytest.mark.parametrize("weight", [None, "c2", "c5"])
+def test_structural_zeros_stay_empty(weight) -> None:
     impossible = np.zeros((SIZE, SIZE), dtype=bool)
     impossible[0, 4:] = True
-    made, _ = released(zeros=[Zeros(("c0", "c5"), impossible)])
+    made, _ = released(zeros=[Zeros(("c0", "c5"), impossible)], weight=weight)
     assert made.model.estimates
     rows = made.codes()
     assert not ((rows[:, 0] == 0) & (rows[:, 5] > 3)).any()

@@ -210,18 +210,21 @@ def apply_zeros(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapp
 
 
 def impossible_cells(model: GraphicalModel) -> list[tuple[Clique, NDArray[np.bool_]]]:
-    """Return the attributes and the impossible cells of each table of structural zeros of a model, without kinds."""
-    kind_of = {
-        factor.attributes[1]: factor.values.argmax(axis=1)
+    """Return the attributes and the impossible cells of each table of structural zeros of a model, without kinds.
+
+    A table that links an attribute to its kind, or a weight to its class, rules out no row.
+    """
+    named = [
+        (factor, tuple(name.removeprefix(KIND).removeprefix(KIND) for name in factor.attributes))
         for factor in model.factors
-        if factor.attributes[1:] == (KIND + factor.attributes[0],)
-    }
+    ]
+    kind_of = {factor.attributes[1]: factor.values.argmax(axis=1) for factor, names in named if names[1:] == names[:1]}
     zeros = []
-    for factor in model.factors:
+    for factor, names in named:
         impossible = np.isneginf(factor.values)
-        if impossible.any() and factor.attributes[1:] != (KIND + factor.attributes[0],):
+        if impossible.any() and names[1:] != names[:1]:
             sides = [kind_of.get(name, np.arange(model.sizes[name])) for name in factor.attributes]
-            zeros.append((tuple(name.removeprefix(KIND) for name in factor.attributes), impossible[np.ix_(*sides)]))
+            zeros.append((names, impossible[np.ix_(*sides)]))
     return zeros
 
 
