@@ -30,7 +30,7 @@ from starlette.exceptions import HTTPException
 from sfumato.app.cli.output import sentences
 from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import SfumatoError, digits, interval_digits
+from sfumato.errors import SfumatoError, budget_percent, digits, interval_digits
 from sfumato.ledger.entry import method_title
 from sfumato.query import Answer, NoisyValue
 from sfumato_server.access import KeyLookup, secret_of
@@ -92,6 +92,7 @@ def _environment() -> Environment:
     environment.filters["figure"] = lambda number: digits(number, ",")
     environment.filters["interval"] = lambda value: interval_digits(value.estimate, value.low, value.high, ",")
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
+    environment.filters["percent_up"] = lambda share: budget_percent(share, up=True)
     environment.filters["address"] = address
     environment.filters["breakable"] = _breakable
     environment.filters["plain"] = in_plain_words

@@ -383,7 +383,7 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert (fields["by"], fields["low"], fields["high"]) == (["sex", "income"], ["18"], [""])
     status, text = post(path, confirm=False, how="builder", aggregate="count", epsilon="0.2")  # not more than a tenth
     assert (status, "Cost: epsilon 0.2" in text) == (200, True)
-    assert "Spend 27.8 % of what is left?" in post(path, confirm=False, **fields)[1]  # the remaining budget has changed
+    assert "Spend 28 % of what is left?" in post(path, confirm=False, **fields)[1]  # the remaining budget has changed
     assert spent(server, "dear") == Fraction(1, 5)
     status, text = post(path, **asked)
     assert (status, "Cost: epsilon 0.5" in text) == (200, True)
@@ -393,7 +393,7 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     status, text = post(path, confirm=False, **{**asked, "epsilon": "5"})  # cannot be paid, which the ledger says
     assert (status, "nothing was spent" in text.lower()) == (403, True)
     assert post("/steward/dear/reading")[0] == 200
-    assert "Spend 38.5 % of what is left?" in post(path, confirm=False, **asked)[1]  # a new version is a new charge
+    assert "Spend 39 % of what is left?" in post(path, confirm=False, **asked)[1]  # a new version is a new charge
     assert spent(server, "dear") == Fraction(7, 10)
 
 
