@@ -25,7 +25,6 @@ from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.query import Share, count, interval, mean, median, table, total
 from sfumato.synthesize import NoisyTotal, all_marginals, batched, histogram
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.workload.counting_queries import Marginals
 
 FALSE_ALARM = 1e-6
 
@@ -371,7 +370,7 @@ def test_totals_of_a_weight_say_why_they_have_no_interval():
     random = np.random.default_rng(4)
     codes = np.column_stack([np.minimum(random.geometric(0.5, len(CODES)) - 1, 9), CODES])
     vault = SimulatedVault(ArrayTable(domain, codes), seed=4)
-    release = batched(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=Marginals(cliques=(("age", "town"),)))
+    release = batched(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(1, named={("age", "town"): 1}))
     assert release.model.totals
     found = interval(release, total("heavy", where="sex = 'F'"))
     assert found.table is None
