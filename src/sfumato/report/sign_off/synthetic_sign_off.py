@@ -165,7 +165,8 @@ def synthetic_sign_off(
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
     method = method_title(book.method)
-    content = f"Rows from a model ({method}) that was fitted to noisy counts. No row is copied from a person."
+    content = f"Rows from a model ({method}) that was fitted to noisy counts."
+    content += " No row is copied from a person." if confirmed else " It was not confirmed that no row was changed."
     source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
     return SignOff(
         title=signed.name,
