@@ -179,9 +179,8 @@ def merge_neighbours(
     alone.  Later codes (missing, unknown) stay separate groups.  Codes with different numbers in ``strata``, shape
     ``(codes,)``, never share a group.  There are at most ``cuts`` further places to cut.
     """
-    starts = np.arange(
-        0, ordered_count, -(-ordered_count // min(cuts, MOST_CUTS))
-    )  # starts of pieces that are never cut
+    width = -(-ordered_count // min(cuts, MOST_CUTS))  # of pieces that are never cut
+    starts = np.arange(0, ordered_count, width)
     forced = np.zeros(0, dtype=np.int64) if strata is None else np.flatnonzero(np.diff(strata[:ordered_count])) + 1
     starts = np.union1d(starts, forced)
     widths = np.diff(starts, append=ordered_count).astype(np.float64)

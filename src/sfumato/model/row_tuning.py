@@ -23,7 +23,8 @@ _TOLERANCE = 2e-3  # the search ends if two sweeps gained less than this part of
 _FIRST_PART = 0.3  # part of the moves that a step takes at first
 _GROW, _SHRINK = 1.3, 0.5
 _BATCHES = 8  # batches of moves of a step
-_WINDOW = 1 << 15  # rows that a step looks at
+_WINDOW = 1 << 15  # most rows that a step looks at
+_COMPARED = 1 << 22  # most cells that a step compares, in all its rows: 16 MiB an array
 _ROUNDING = 0.1  # variance of a count that is rounded to a whole row
 
 
@@ -86,7 +87,7 @@ def tune_rows(
     for _ in range(_SWEEPS):
         for attribute in generator.permutation(len(columns)).tolist():
             zeros = [each for each in impossible if attribute in each.attributes]
-            for window in tuning.windows():
+            for window in tuning.windows(attribute):
                 loss -= tuning.step(attribute, window, zeros, generator)
         if before[-2] - loss < _TOLERANCE * loss and len(before) > 2:  # noqa: PLR2004 - two sweeps were made
             break
@@ -160,10 +161,10 @@ class _Tuning:
     tables: list[_Residuals]
     parts: dict[int, float] = field(default_factory=dict)
 
-    def windows(self) -> list[slice]:
-        """Return the windows of rows that steps look at."""
-        rows = len(self.columns[0])
-        return [slice(start, min(start + _WINDOW, rows)) for start in range(0, rows, _WINDOW)]
+    def windows(self, attribute: int) -> list[slice]:
+        """Return the windows of rows that steps look at: fewer rows for an attribute of many cells."""
+        rows, most = len(self.columns[0]), min(_WINDOW, max(1, _COMPARED // self.sizes[attribute]))
+        return [slice(start, min(start + most, rows)) for start in range(0, rows, most)]
 
     def step(
         self, attribute: int, window: slice, zeros: Sequence[ImpossibleCells], generator: np.random.Generator
