@@ -158,7 +158,8 @@ INTRODUCTION = """\
 The batched method without each of its parts, for a workload of all pairs, at delta {delta}. Each figure compares the
 method without a part with the whole method, on the same table, at the same loss and with the same seed. It is the mean
 over {cells} cells (table x epsilon) of {runs} runs, with the standard error over the cells. A positive figure is error
-that the part saves. Made by `python benchmarks/ablation.py`.
+that the part saves. The command cannot leave out a part, so a simulated vault runs the method. The runs were made
+before `batched` measured pairs outside the junction tree. Made by `python benchmarks/ablation.py`.
 
 The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), NIST
 national2019 (27,253 rows, and cut to 7,600 and 1,000), and 50,000 San Francisco fire calls. Errors are mean total

@@ -20,6 +20,7 @@ from sfumato.report.sign_off.ledger_record import (
 )
 from sfumato.report.sign_off.sign_off_page import (
     NOT_PROTECTED,
+    UNCONFIRMED_ROWS,
     Check,
     Purpose,
     SignOff,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError, OverflowError)
 _UNCOMPARED = Check("The rows and the stated errors were not compared with the ledger", to_judge=True)
-_CONTENT = "Rows drawn from models that were fitted to noisy counts. No row is copied from a person."
+_CONTENT = f"Rows drawn from models that were fitted to noisy counts. {UNCONFIRMED_ROWS}"
 _FORMATS = (".parquet", ".csv")
 
 

@@ -34,6 +34,8 @@ NOT_PROTECTED = (
     "People who are also in a release outside this ledger.",
 )
 ONE_ROW = "A person with several rows: the guarantee is for one row."
+NOT_COPIED = "No row is copied from a person."
+UNCONFIRMED_ROWS = "It was not confirmed that no row was changed."
 
 
 class Tone(StrEnum):

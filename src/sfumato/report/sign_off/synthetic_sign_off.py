@@ -27,8 +27,10 @@ from sfumato.report.sign_off.ledger_record import (
     right_guesses,
 )
 from sfumato.report.sign_off.sign_off_page import (
+    NOT_COPIED,
     NOT_PROTECTED,
     ONE_ROW,
+    UNCONFIRMED_ROWS,
     Check,
     Purpose,
     SignOff,
@@ -164,17 +166,15 @@ def synthetic_sign_off(
     privacy = privacy_tile(book.guarantee, record, compared, right, reused=signed.reused)
     tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
-    method = method_title(book.method)
-    content = f"Rows from a model ({method}) that was fitted to noisy counts."
-    content += " No row is copied from a person." if confirmed else " It was not confirmed that no row was changed."
-    source = f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
+    rows = NOT_COPIED if confirmed else UNCONFIRMED_ROWS
+    content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. {rows}"
     return SignOff(
         title=signed.name,
         kind="Synthetic table",
         subtitle=f"{pluralize(book.rows, 'synthetic row')}, {pluralize(len(book.columns), 'column')}",
         requested_by=purpose.requested_by,
         tiles=tiles,
-        content=(("Content", content), ("Source", source), *purpose.terms()),
+        content=(("Content", content), ("Source", _source(book)), *purpose.terms()),
         guarantee=_guarantee(signed, right, record, confirmed=confirmed),
         confirmed=confirmed,
         right_guesses=right,
@@ -188,6 +188,10 @@ def synthetic_sign_off(
         internal=verdicts is not None,
         takes_evaluation=True,
     )
+
+
+def _source(book: Codebook) -> str:
+    return f"A table of about {pluralize(book.table_rows, 'row')}, a noisy estimate"
 
 
 def stated_promise(guarantee: Guarantee) -> tuple[str, tuple[int, ...]]:
