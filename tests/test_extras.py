@@ -142,3 +142,17 @@ def test_types_are_shipped() -> None:
     import sfumato
 
     assert (Path(sfumato.__file__).parent / "py.typed").is_file()
+
+
+def test_tests_are_collected_and_skipped_without_the_extra_of_the_oracle() -> None:
+    """No wheel of private-pgm exists for newer versions of Python and for other platforms."""
+    code = (
+        "import importlib.util, sys, pytest\n"
+        "real = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name in ('jax', 'mbi') else real(name, *more)\n"
+        "sys.modules.update(jax=None, mbi=None)  # an import raises ModuleNotFoundError\n"
+        "sys.exit(pytest.main(['-q', '-rs', 'tests/model', '-k', 'private_pgm and not one_loss']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "private-pgm is not installed; pip install 'sfumato[oracle]'" in done.stdout

@@ -78,6 +78,8 @@ def test_a_release_shows_its_report_and_sums_itself_up(vault: Vault, capsys, mon
     release.summary()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
+    assert lines[2] == "Cost: rho 0.0149646"  # rounded upward; ``cost`` and the ledger have all digits
+    assert release.cost == "rho 0.0149645502681"
     worst = max(column.worst or 0 for column in release.codebook.columns)
     assert lines[3].startswith(f"Accuracy: counts by any one column within {worst:,} rows (")
     assert lines[3].endswith("1 of 1 pair of columns measured")

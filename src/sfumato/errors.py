@@ -32,9 +32,13 @@ attribute ``culprit`` is the object at fault.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 
+_DELTA = re.compile(r"(\bdelta(?: =| of)? [0-9.]+e-)0")
+_NO_FRACTION = 1e15  # from here on, a double has no digit after its point
 _ROUNDED = 1e-6  # of a step: the error of a double, which moves no end of an interval
 
 
@@ -195,7 +199,7 @@ def digits(number: float, comma: str = "") -> str:
     >>> digits(0.1234567), digits(1013184.2), digits(1013184.2, ",")
     ('0.123457', '1013184', '1,013,184')
     """
-    large = 1e6 <= abs(number) < 1e15  # noqa: PLR2004  (beyond, a float has no digits left after the point)
+    large = 1e6 <= abs(number) < _NO_FRACTION  # noqa: PLR2004
     return f"{number:{comma}.0f}" if large else f"{number:{comma}.6g}"
 
 
@@ -208,12 +212,14 @@ def interval_digits(estimate: float, low: float, high: float, comma: str = "") -
     (('41', '17', '90'), ('32,560', '32,280', '32,850'))
     >>> interval_digits(37, 37, 37)
     ('37', '37', '37')
-    >>> interval_digits(-0.3, -20, 20)
-    ('0', '-20', '20')
+    >>> interval_digits(-0.3, -20, 20), interval_digits(2e15, 1.2345678e15, 3.4567891e15)
+    (('0', '-20', '20'), ('2e+15', '1.23456e+15', '3.45679e+15'))
     """
     half = (high - low) / 2
-    if not (0 < half < 1e15) or abs(estimate) >= 1e15:  # noqa: PLR2004  (no digits of the error, or none of the number)
+    if half <= 0 and abs(estimate) < _NO_FRACTION:
         return digits(estimate, comma), digits(low, comma), digits(high, comma)
+    if not half < _NO_FRACTION or abs(estimate) >= _NO_FRACTION:  # also NaN
+        return digits(estimate, comma), _end_digits(low, ROUND_FLOOR, comma), _end_digits(high, ROUND_CEILING, comma)
     places = 1 - math.floor(math.log10(half))  # after the point
     up, down = 10.0 ** max(places, 0), 10.0 ** max(-places, 0)  # a negative power of ten has no exact double
     ends = math.floor(low * up / down + _ROUNDED) * down / up, math.ceil(high * up / down - _ROUNDED) * down / up
@@ -221,3 +227,19 @@ def interval_digits(estimate: float, low: float, high: float, comma: str = "") -
     decimals = 0 if all(each == round(each) for each in numbers) else max(places, 0)
     first, second, third = (f"{each:{comma}.{decimals}f}" for each in numbers)
     return first, second, third
+
+
+def _end_digits(number: float, rounding: str, comma: str) -> str:
+    """Return an end of an interval to six digits, rounded as stated."""
+    if not math.isfinite(number):
+        return digits(number, comma)
+    return digits(float(Context(prec=6, rounding=rounding).create_decimal_from_float(number)), comma)
+
+
+def short_deltas(text: str) -> str:
+    """Return a text for people with each delta as they write it.  The ledger, files and JSON have Python's form.
+
+    >>> short_deltas("epsilon = 1, delta = 1e-09; add --delta 2.5e-07")
+    'epsilon = 1, delta = 1e-9; add --delta 2.5e-7'
+    """
+    return _DELTA.sub(r"\1", text)

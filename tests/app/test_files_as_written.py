@@ -49,3 +49,13 @@ def test_a_table_is_described_and_released_as_it_is(tmp_path: Path, name: str) -
     header = (tmp_path / "made.csv").read_text().partition("\n")[0]
     assert header == ('"city","age","Age_2"' if name == "twice.csv" else '"city","age","pay"')
     sfumato("anonymize", name, *domain, "--quasi", "city", "--k", "5", "--out", "k.parquet", cwd=tmp_path)
+
+
+def test_acceptance_names_numbers_that_the_draft_took_for_missing(tmp_path: Path) -> None:
+    rows = "\n".join(f"{20 + n % 50},{n % 40 * 100 if n % 4 else 99999}" for n in range(400))
+    (tmp_path / "people.csv").write_text(f"age,gain\n{rows}\n")
+    sfumato("domain", "draft", "people.csv", "--out", "people.yaml", cwd=tmp_path)
+    accept = ("domain", "accept", "people.yaml", "--by", "Ann Lee", "--confirm", "bounds,bins")
+    named = "These numbers count as missing: gain = 99999. Remove true values from missing, and accept again."
+    assert named in sfumato(*accept, cwd=tmp_path).stdout
+    assert named in sfumato(*accept, "--table", "people.csv", cwd=tmp_path).stdout

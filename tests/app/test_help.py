@@ -177,11 +177,11 @@ def test_an_error_is_sentences_and_verbose_prints_exact_losses(workspace: Path) 
     refused = sfumato("query", "people.csv", COUNT, "--epsilon", "1", cwd=workspace, code=3).stderr
     assert refused.splitlines()[-1] == (
         "sfumato: This release needs 3,342 % of the budget, and 97 % is left. Nothing was spent. Add "
-        "--delta 1e-09, then epsilon = 1 needs 100 % of the budget."
+        "--delta 1e-9, then epsilon = 1 needs 100 % of the budget."
     )
     assert "Making the release" not in refused
     shown = sfumato("ledger", "show", "people.ledger", cwd=workspace).stdout
-    assert "\ndefault: 97.6 % of epsilon = 1, delta = 1e-09 is left\n" in shown
+    assert "\ndefault: 97.6 % of epsilon = 1, delta = 1e-9 is left\n" in shown
     assert "left of rho = " in sfumato("ledger", "show", "people.ledger", "--verbose", cwd=workspace).stdout
     pure = ("--ledger", "pure.ledger", "--limit", "2", "--create")
     assert "--limit 2,1e-9" in sfumato(*asked, *pure, cwd=workspace, code=2).stderr

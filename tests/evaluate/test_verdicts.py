@@ -114,6 +114,17 @@ def test_an_attack_is_judged_by_its_interval(release, low, bound, tested, verdic
     )
     (judgement,) = risk_verdicts(replace(release, attacks=(attack,)))
     assert judgement.verdict is verdict
+    assert judgement.is_limited == (bound is not None)
+
+
+def test_a_limit_that_reads_one_excludes_no_attack(release):
+    attack = replace(release.attacks[0], bound=0.9999, interval=ConfidenceInterval(-0.1, 0.1))
+    (judgement,) = risk_verdicts(replace(release, attacks=(attack,)))
+    assert judgement.compared_with in (
+        "limit 1.00, which excludes no attack",
+        "needs 160 people of each kind, tested 80",
+    )
+    assert not judgement.is_limited
 
 
 def test_a_single_column_is_paired_with_none(release, results):

@@ -18,7 +18,15 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.evaluate.verdicts import Judgement, Verdict
 from sfumato.report.sign_off.sign_off_files import Evidence, file_sign_off, release_sign_off
-from sfumato.report.sign_off.sign_off_page import Purpose, attack_tile, ordered_checks, points_to_judge, render_sign_off
+from sfumato.report.sign_off.sign_off_page import (
+    Check,
+    Purpose,
+    attack_tile,
+    judgement_tone,
+    ordered_checks,
+    points_to_judge,
+    render_sign_off,
+)
 
 DOMAIN = Domain(
     (
@@ -183,14 +191,35 @@ def test_the_page_is_readable_by_everybody_and_prints_on_one_sheet(releases, kin
         opened.close()
 
 
-def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path) -> None:
+def test_a_failed_attack_is_green_only_if_a_confirmed_guarantee_limits_attacks() -> None:
+    vain = replace(ATTACKS[0], limit=0.9951)  # reads 1.00
+    unknown = replace(ATTACKS[0], limit=None)
+    assert attack_tile(ATTACKS, "file").tone == "good"
+    assert attack_tile([*ATTACKS, unknown], "file").tone == "good"  # no limit of singling out is known
+    for attack in (vain, unknown):
+        tile = attack_tile([attack, unknown], "file")
+        assert (tile.tone, judgement_tone(attack, confirmed=True)) == ("none", "none")
+        assert tile.sentence.endswith("This is no evidence of protection: no limit below 1.00 is known.")
+    unmatched = attack_tile(ATTACKS, "file", confirmed=False)
+    assert (unmatched.conclusion, unmatched.tone) == ("No leak found", "none")
+    assert "the guarantee was not confirmed" in unmatched.sentence
+    leak = replace(vain, verdict=Verdict.LEAK)
+    assert attack_tile([leak, *ATTACKS], "file", confirmed=False).tone == "care"
+
+
+@pytest.mark.parametrize("points", [7, 8, 11])
+def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path, points: int) -> None:
     from playwright.sync_api import sync_playwright
 
     ledger, by_kind = releases
     page = release_sign_off(by_kind["synthetic"], Purpose(), Evidence(ledger=ledger))
     judged = points_to_judge((), ACCURACY, purpose=Purpose(), right=0.999, evaluated=True)
     assert sum(each.text.startswith("Not for use") for each in judged) == 1
-    page = replace(page, accuracy=ACCURACY, risk=UNJUDGED, checks=ordered_checks(*page.checks, *judged))
+    long = "The draft took bounds, values, days from the table, and nobody edited it before it was accepted"
+    checks = ordered_checks(*page.checks, *judged)
+    checks = ordered_checks(*checks, *[Check(long, to_judge=True)] * (points - sum(each.to_judge for each in checks)))
+    page = replace(page, accuracy=ACCURACY, risk=UNJUDGED, checks=checks)
+    assert page.to_judge == points
     text = render_sign_off(page)
     assert text.count("needs 160 people") == 1
     place = tmp_path / "page.html"

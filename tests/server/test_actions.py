@@ -260,6 +260,17 @@ def test_no_secret_and_no_password_of_a_source_is_in_the_log(bench):
     assert made["id"] in log
     assert made["secret"] not in log
     assert bench.link not in log
+    page = bench.ask("GET", "/steward/all/actions").text
+    assert made["secret"] not in page
+
+
+def test_the_page_of_the_log_has_words_instead_of_names_of_fields(bench):
+    bench.ask("PUT", "/v1/datasets/people/terms", json={"most": "0.25", "granted_only": True})
+    bench.ask("PUT", "/v1/datasets/people/caps", json={"analyst": "ana", "loss": {"epsilon": "0"}})
+    page = bench.ask("GET", "/steward/all/actions").text
+    for words in ("only granted analysts: yes", "most per question: 0.25", "access: no", "analyst: ana"):
+        assert words in page
+    assert not any(name in page for name in ("let_in", "granted_only", "approval_above"))
 
 
 def test_the_log_is_exported_as_lines_over_http_and_on_the_page(bench):

@@ -18,9 +18,10 @@ from tests.server.network import Proxy, authority
 from tests.server.serving import DOMAIN, answer_of, write_people
 
 from sfumato.app.api.questions import AskRequest
+from sfumato.app.api.releases import AnonymizeRequest
 from sfumato.app.outbound import outbound
 from sfumato.privacy.loss import Epsilon
-from sfumato_server import application, monitoring
+from sfumato_server import application, monitoring, release_jobs, stewards
 from sfumato_server.monitoring import StewardAlerts
 from sfumato_server.problems import ApprovalNeededError
 from sfumato_server.registry import Scope
@@ -203,6 +204,25 @@ def test_a_release_that_waits_for_an_approval_is_told_once_without_its_question(
         assert service.approvals.approve(service.approvals.pending()[0].id, steward)
         assert StewardAlerts(service, webhook=hook).send_new() == 1  # one is approved, and waits for nobody
         assert got[0]["analyst"] == "bob"
+
+
+def test_only_stewards_see_figures_of_a_table_that_waits_for_an_approval(service, caplog):
+    caplog.set_level(logging.INFO, "sfumato.http")
+    service.grants.set_terms("people", DatasetTerms(approval_above="0.5"))
+    form = AnonymizeRequest.model_validate({"method": "optimal", "quasi": ["age"], "k": 5, "suppression": "0.5"})
+    with pytest.raises(ApprovalNeededError) as refusal:
+        release_jobs.anonymized(service.vault("people", "ana"), form.read())
+    with receiving() as (hook, got):
+        assert StewardAlerts(service, webhook=hook).send_new() == 1
+    assert got[0]["cost"].startswith("no DP guarantee: 5-anonymity over the quasi-identifiers age")
+    for text in (str(got), caplog.text, str(refusal.value)):
+        assert not any(word in text for word in ("Loss Metric", "rows are suppressed"))
+    by_role = {}
+    for name, scope in (("stew", Scope.STEWARD), ("bob", Scope.ANALYST)):
+        issued = service.registry.issue(name, scope, timedelta(days=30))[0]
+        by_role[name] = str(stewards.approvals(issued, service))
+    assert "the Loss Metric is" in by_role["stew"]
+    assert by_role["bob"] == str({"approvals": []})
 
 
 def test_what_fails_of_one_dataset_ends_nothing_of_the_others(service, tmp_path, monkeypatch, caplog):

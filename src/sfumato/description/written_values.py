@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from sfumato.domain.calendar import Grain
 from sfumato.domain.raw_values import Code, sorted_codes, swapped
 from sfumato.engine.port import ColumnKind, Profile
 
+_MOST_NAMED = 12  # columns in a line
 _TO_WRITE = {
     "date": "a date: write its first and its last day as everybody knows them, and the longest cells that answer your "
     "questions (by: day, week, month, quarter or year)",
@@ -78,6 +79,22 @@ def codes_hint(profile: Profile) -> str | None:
         return f"{words}: if it is a true value, remove it from missing"
     words = f"{listed} are far outside the rest and shared by many rows, so the draft takes them for missing values"
     return f"{words}: if they are true values, remove them from missing"
+
+
+def number_codes_note(attributes: Iterable[Attribute]) -> str:
+    r"""Return a line about the numbers that a description takes for missing values; empty if there are none.
+
+    >>> from sfumato.domain import Integer
+    >>> number_codes_note([Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CATEGORY, missing=(999, "?"))])
+    'These numbers count as missing: age = 999. Remove true values from missing, and accept again.\n'
+    """
+    numbers = {each.name: [str(code) for code in each.missing if not isinstance(code, str)] for each in attributes}
+    named = [f"{name} = {' or '.join(codes)}" for name, codes in numbers.items() if codes]
+    more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    listed = f"{', '.join(named[:_MOST_NAMED])}{more}"
+    return f"These numbers count as missing: {listed}. Remove true values from missing, and accept again.\n" * bool(
+        named
+    )
 
 
 def with_codes(attribute: Attribute, profile: Profile, texts: Sequence[Code]) -> Attribute:

@@ -28,6 +28,7 @@ FEWEST_ROWS = 1000
 """Members below which a change of an association is not judged: chance alone changes it."""
 WEAK_GUARANTEE = 0.9
 """Largest chance of a right guess up to which a guarantee is not called weak."""
+_NO_LIMIT = 0.995  # limits of attacks from here on read "1.00", and exclude nothing
 _SUREST = 0.02  # largest standard error of a learner's score that is judged
 
 
@@ -90,6 +91,11 @@ class Judgement:
     is_risk: bool = False
     interval: tuple[float, float] | None = None
     limit: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a guarantee excludes some success of this attack."""
+        return self.limit is not None and self.limit < _NO_LIMIT
 
     def to_json(self) -> dict[str, Any]:
         """Return the judgment as JSON values; :meth:`from_json` reads them."""
@@ -222,6 +228,8 @@ def _attack(result: Advantage) -> Judgement:
     interval = result.interval
     figure = f"{interval.low:+.3f} to {interval.high:+.3f}"
     compared = "no known limit" if result.bound is None else f"limit {result.bound:.2f}"
+    if result.bound is not None and result.bound >= _NO_LIMIT:
+        compared += ", which excludes no attack"
     if result.bound is not None and interval.low > result.bound:
         verdict = Verdict.BROKEN
     elif result.members.trials < FEWEST_ATTACKED:

@@ -89,11 +89,17 @@ class Account:
     @property
     def guarantee(self) -> str:
         """The guarantee of all releases of the account together, in words; losses are rounded up."""
-        protected = self.spent.promise if self.limit is None else self.limit.guarantee(self.spent)
-        if not self.exact:
-            return protected
-        others = "" if self.spent == NOTHING else f"; the others together: {protected}"
-        return f"none: {self.without_privacy}{others}"
+        return f"none: {self.why_none}" if self.exact else self._protected
+
+    @property
+    def why_none(self) -> str:
+        """The releases without differential privacy, and the guarantee of the others together; empty without any."""
+        others = "" if self.spent == NOTHING else f"; the others together: {self._protected}"
+        return f"{self.without_privacy}{others}" if self.exact else ""
+
+    @property
+    def _protected(self) -> str:
+        return self.spent.promise if self.limit is None else self.limit.guarantee(self.spent)
 
     @property
     def without_privacy(self) -> str:

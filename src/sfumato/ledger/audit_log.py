@@ -26,6 +26,14 @@ from sfumato.strict_documents import JSON, canonical
 PAGE = 1000
 _HEAD = "SELECT number, hash FROM service_action_head FOR UPDATE"
 _STATES = ("state_before", "state_after")
+_FACTS = {
+    "let_in": "access",
+    "most": "most per question",
+    "approval_above": "approval needed above",
+    "granted_only": "only granted analysts",
+    "instead_of": "replaces key",
+    "domain": "hash of the description",
+}
 _LONGEST = 2000  # characters of a text in an action
 
 
@@ -107,6 +115,22 @@ class AuditHead:
 
     number: int
     hash: str
+
+
+def fact_words(state: JSON) -> list[tuple[str, str]]:
+    """Return the facts of a state as names with their texts, without those that are not set.
+
+    >>> fact_words({"analyst": "ana", "let_in": True, "default_cap": None})
+    [('analyst', 'ana'), ('access', 'yes')]
+    """
+    if not isinstance(state, dict):
+        return [] if state is None else [("", str(state))]
+    words = {True: "yes", False: "no"}
+    return [
+        (_FACTS.get(name, name.replace("_", " ")), words[value] if isinstance(value, bool) else str(value))
+        for name, value in state.items()
+        if value is not None
+    ]
 
 
 def record(driver: Driver, change: Change, by: Actor | None = None) -> None:

@@ -37,8 +37,8 @@ from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest
 from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, noises
-from sfumato.vault.unit_measurables import Dropped
-from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
+from sfumato.vault.unit_measurables import Dropped, Units
+from sfumato.vault.value_measurables import Bins, Moments, Sum
 
 if TYPE_CHECKING:
     import pyarrow as pa

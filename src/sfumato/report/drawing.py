@@ -236,12 +236,14 @@ def budget_bar(shares: BudgetShares, release: str = "this release") -> str:
 
 def guess_scale(right: float) -> str:
     """Return the largest chance to guess rightly whether a unit is in the table, on a scale from 0 to 100 %."""
-    half, x, at_most = _WIDTH / 2, round(_WIDTH * right, 1), percent_up(right)
+    radius, at_most = 4.5, percent_up(right)
+    left, width = radius, _WIDTH - 2 * radius  # both ends have room for a dot
+    half, x = _WIDTH / 2, round(left + width * right, 1)
     marks = (
-        f'<rect y="6" width="{_WIDTH}" height="5" rx="2.5" fill="{_LINE}"/>'
+        f'<rect x="{left:g}" y="6" width="{width:g}" height="5" rx="2.5" fill="{_LINE}"/>'
         f'<rect x="{half:g}" y="6" width="{x - half:.1f}" height="5" fill="{_ACCENT}"/>'
-        f'<circle cx="{half:g}" cy="8.5" r="4.5" fill="var(--paper, #fff)" stroke="{_INK}" stroke-width="1.6"/>'
-        f'<circle cx="{x:g}" cy="8.5" r="4.5" fill="{_ACCENT}"/>'
+        f'<circle cx="{half:g}" cy="8.5" r="{radius:g}" fill="var(--paper, #fff)" stroke="{_INK}" stroke-width="1.6"/>'
+        f'<circle cx="{x:g}" cy="8.5" r="{radius:g}" fill="{_ACCENT}"/>'
     )
     anchor = "end" if right > 0.8 else "start" if right < 0.6 else "middle"  # noqa: PLR2004  (texts do not overlap)
     texts = (

@@ -104,6 +104,8 @@ def _lead(results: Sequence[EvaluationResult]) -> str:
         scores = [each for each in judgements if not each.is_risk]
         attacks = [each for each in judgements if each.is_risk]
         risk = worst(attacks).value.lower() if attacks else "not evaluated"
+        if worst(attacks) is Verdict.NO_LEAK and not any(each.is_limited for each in attacks):
+            risk += ", and no limit below 1.00 is known, so that this is no evidence of protection"
         parts.append(f"{name}: weakest accuracy: {worst(scores).value.lower()}; risk: {risk}.")
     return " ".join(parts)
 

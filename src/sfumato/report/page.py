@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sfumato.errors import InputError, SfumatoError
+from sfumato.errors import InputError, SfumatoError, short_deltas
 from sfumato.extras import require
 from sfumato.privacy.entropy import SIMULATED
 from sfumato.report.drawing import palette
@@ -242,7 +242,7 @@ def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates sh
     style = Markup(palette(dark=dark))  # noqa: S704  (no text of a release)
     context: dict[str, Any] = {"pictures": {}, "script": None, "limit": _ROWS, "palette": style, "dark": dark, **more}
     named = {plot.name: _files(plot) for plot in page.plots}
-    return environment.from_string(template).render(page=page, named=named, **context)
+    return short_deltas(environment.from_string(template).render(page=page, named=named, **context))
 
 
 def _texts(rows: ShownTable) -> frozenset[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from sfumato.domain import Unit
 from sfumato.domain.unit import Acceptance
 from sfumato.engine.table_files import discard
-from sfumato.errors import InputError, SfumatoError, pluralize
+from sfumato.errors import InputError, SfumatoError, pluralize, short_deltas
 from sfumato.extras import refuse_missing_library
 from sfumato.ledger import Entry, Kind
 from sfumato.ledger.entry import method_title
@@ -78,6 +80,7 @@ def loss_json(loss: Loss | Charge) -> Mapping[str, str | None]:
     return {name: None if amount is None else plain(amount) for name, amount in loss.amounts.items()}
 
 
+_RHO, _UP = re.compile(r"(?<=\brho )[0-9.e-]+"), Context(prec=6, rounding=ROUND_CEILING)  # exact in ``cost``
 _MOST_LINES = 10  # rows, and errors, in a notebook
 _ARROW_ROWS = 1 << 16  # rows of a record batch, as in Feather files
 _LONGEST_NAME = 220  # bytes: file systems take 255, and the temporary file has a longer name
@@ -133,11 +136,11 @@ class Release:
         lines = {
             type(self).__name__: self.headline,
             "Guarantee": self.guarantee,
-            "Cost": self.cost,
+            "Cost": _RHO.sub(lambda rho: f"{_UP.create_decimal(rho[0])}", self.cost),
             "Accuracy": self.accuracy,
             "Method and journal entry": ", ".join(origin),
         }
-        print("\n".join(f"{term}: {text}" for term, text in lines.items()))  # noqa: T201  (what is asked for)
+        print(short_deltas("\n".join(f"{term}: {text}" for term, text in lines.items())))  # noqa: T201  (what is asked for)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline}; {self.guarantee}; cost: {self.cost}>"

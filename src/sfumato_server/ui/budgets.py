@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Context
 from fractions import Fraction
+from typing import Any
 
 from sfumato.app.api.questions import LossFields, limit_of
-from sfumato.errors import BudgetError, LossError, SfumatoError, budget_percent
+from sfumato.errors import BudgetError, LossError, SfumatoError, budget_percent, short_deltas
 from sfumato.ledger import Account
 from sfumato.privacy.conversion import CONVERTED, epsilon_of
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, decimals, plain
@@ -187,7 +190,7 @@ def cost_words(cost: str, spending: Spending) -> str:
         spending: the loss of the question, and the tightest account before it.
 
     >>> account = Account(EpsilonDelta(2, "1e-9"), EpsilonDelta(1, "1e-9").charge)
-    >>> cost_words("rho 0.0037", Spending(EpsilonDelta("0.5", "1e-9"), account))
+    >>> cost_words("rho 0.0037", Spending(EpsilonDelta("0.5", "1e-9"), account, {}))
     'Cost: epsilon 0.5, delta 1e-9, which was 9.7 % of what was left to you.'
     """
     if cost.startswith("nothing: "):
@@ -311,18 +314,25 @@ def share_of(loss: Loss, account: Account) -> float | None:
 
 SHARE_TO_CONFIRM = 0.1
 """The largest share of the rest of a budget that a release takes without a confirmation."""
+_DIGEST = 16  # hexadecimal digits; a person who changes a form cannot search for two equal ones by hand
 
 
 @dataclass(frozen=True)
 class Spending:
     """A loss that a form would charge to an account.
 
-    The confirmation of an expensive release is for one loss and one rest of the budget.  The ledger refuses a release
-    that exceeds the rest.
+    The confirmation of an expensive release is for one loss, one rest of the budget and one request.  The ledger
+    refuses a release that exceeds the rest.
+
+    Attributes:
+        loss: the loss.
+        account: the account that has less left.
+        fields: the fields of the form that say what is released.
     """
 
     loss: Loss
     account: Account
+    fields: Mapping[str, Any]
 
     @property
     def share(self) -> float | None:
@@ -331,8 +341,10 @@ class Spending:
 
     @property
     def statement(self) -> str:
-        """The loss and the rest, as the form sends them back when a person confirms them."""
-        return f"{self.loss} of {decimals(self.account.left or Fraction(0), up=False)}"
+        """The loss, the rest and a digest of the request, as the form sends them back when a person confirms them."""
+        request = json.dumps(self.fields, sort_keys=True, default=str)
+        digest = hashlib.sha256(request.encode()).hexdigest()[:_DIGEST]
+        return short_deltas(f"{self.loss} of {decimals(self.account.left or Fraction(0), up=False)} for {digest}")
 
     def is_confirmed(self, confirmed: str) -> bool:
         """Return whether the loss is small enough to need no confirmation, or is confirmed by a statement."""

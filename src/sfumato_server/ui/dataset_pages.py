@@ -4,7 +4,8 @@ A question comes from the builder or in SQL.  Scripts insert previews and answer
 is a page of its own that repeats the form.
 
 A question that would take more than a tenth of the rest of the budget is charged only after the analyst confirmed its
-cost.  The page states the loss and the rest, and the server charges only if both are as they were confirmed.
+cost.  The page states the loss and the rest, and the server charges only if both and the question are as they were
+confirmed.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def answer_question(
             question = read_question(loaded, ask_request)
             service.quotas.refuse_page(question.cells)
             service.check_query_budget(name, key, ask_request.loss.loss())
-            spending = Spending(ask_request.loss.loss(), Accounts.for_key(service, loaded, key).tightest)
+            account = Accounts.for_key(service, loaded, key).tightest
+            spending = Spending(ask_request.loss.loss(), account, form.sent_fields())
             confirmation = _confirmation(service, loaded, form, key, spending=spending)
             if confirmation is not None:
                 return confirmation if is_htmx(request) else _dataset(name, key, service, form, confirmation)
@@ -141,7 +143,8 @@ def _confirmation(
 ) -> Response | None:
     """Return the request to confirm an expensive question; None if it is cheap, confirmed, or answered before.
 
-    The confirmation is for one loss and one rest of the budget.  The ledger refuses a question that exceeds the rest.
+    The confirmation is for one question, one loss and one rest of the budget.  The ledger refuses a question that
+    exceeds the rest.
     """
     if spending.is_confirmed(form.confirmed) or _is_repeat(service, loaded, form, key):
         return None

@@ -135,7 +135,8 @@ def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, s
     """Start the release of a synthetic table; ask first if it is expensive."""
     try:
         order = release_jobs.synthesis_order(name, form.read(), key, service)
-        spending = Spending(form.loss().loss(), Accounts.for_key(service, order.loaded, key).tightest)
+        account = Accounts.for_key(service, order.loaded, key).tightest
+        spending = Spending(form.loss().loss(), account, form.sent_fields())
         if not (spending.is_confirmed(form.confirmed) or release_jobs.is_repeat(order, service)):
             return _forms(name, key, service, synthesis=form, spending=spending)
         return _wait_for(release_jobs.start(service, order)["job"])

@@ -30,7 +30,8 @@ from starlette.exceptions import HTTPException
 from sfumato.app.cli.output import sentences
 from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
-from sfumato.errors import SfumatoError, budget_percent, digits, interval_digits
+from sfumato.errors import SfumatoError, budget_percent, digits, interval_digits, short_deltas
+from sfumato.ledger.audit_log import fact_words
 from sfumato.ledger.entry import method_title
 from sfumato.query import Answer, NoisyValue
 from sfumato_server.access import KeyLookup, secret_of
@@ -69,7 +70,7 @@ _KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exc
 def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what templates show)
     """Render a page."""
     context = {"problem": None, "done": None, "secret": None, "wrong": False, "first": False, **values}
-    return HTMLResponse(_environment().get_template(name).render(**context), status)
+    return HTMLResponse(short_deltas(_environment().get_template(name).render(**context)), status)
 
 
 def login_page(request: Request, *, status: int = 200, **flags: bool) -> HTMLResponse:
@@ -79,7 +80,7 @@ def login_page(request: Request, *, status: int = 200, **flags: bool) -> HTMLRes
 
 def fragment(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
     """Render a part of a page, which htmx inserts."""
-    return HTMLResponse(_environment().get_template(name).render(**values), status)
+    return HTMLResponse(short_deltas(_environment().get_template(name).render(**values)), status)
 
 
 @cache
@@ -94,6 +95,7 @@ def _environment() -> Environment:
     environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["percent_up"] = lambda share: budget_percent(share, up=True)
     environment.filters["address"] = address
+    environment.filters["fact_words"] = fact_words
     environment.filters["breakable"] = _breakable
     environment.filters["plain"] = in_plain_words
     environment.filters["loss"] = loss_words

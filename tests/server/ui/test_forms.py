@@ -379,7 +379,12 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
         assert "Nothing was spent yet" in text
         assert spent(server, "dear") == 0
     fields = hidden_fields(text)
-    assert fields["confirmed"] == ["epsilon = 0.5 of 2"]
+    assert re.fullmatch(r"epsilon = 0.5 of 2 for [0-9a-f]{16}", fields["confirmed"][0])
+    for changed in ({"by": ["sex"]}, {"low": "19"}, {"how": "sql", "sql": "SELECT COUNT(*) FROM people"}):
+        status, text = post(path, confirm=False, **{**fields, **changed})  # the same loss for another question
+        assert (status, "Spend 25 % of what is left?" in text) == (200, True)
+        assert hidden_fields(text)["confirmed"] != fields["confirmed"]
+    assert spent(server, "dear") == 0
     assert (fields["by"], fields["low"], fields["high"]) == (["sex", "income"], ["18"], [""])
     status, text = post(path, confirm=False, how="builder", aggregate="count", epsilon="0.2")  # not more than a tenth
     assert (status, "Cost: epsilon 0.2" in text) == (200, True)
@@ -397,6 +402,17 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert spent(server, "dear") == Fraction(7, 10)
 
 
+def test_a_question_with_a_delta_is_confirmed_by_the_form_of_its_page(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_people(tmp_path / "delta.parquet", seed=4399))
+        client.register("delta", source=source, domain=DOMAIN, limit="2,1e-8")
+    path, asked = "/datasets/delta/ask", {**EXPENSIVE, "epsilon": "1", "delta": "1e-9"}
+    status, text = post(path, confirm=False, **asked)
+    assert (status, "Nothing was spent yet" in text) == (200, True)
+    status, text = post(path, confirm=False, **hidden_fields(text))
+    assert (status, "Cost: epsilon 1" in text) == (200, True)
+
+
 def test_a_synthetic_table_of_more_than_a_tenth_is_confirmed_before_its_charge(server, post, tmp_path):
     with server.client("stew", Scope.STEWARD) as client:
         source = str(write_people(tmp_path / "costly.parquet", seed=4301))
@@ -408,7 +424,10 @@ def test_a_synthetic_table_of_more_than_a_tenth_is_confirmed_before_its_charge(s
             assert 'name="epsilon" inputmode="decimal" maxlength="60" autocomplete="off" value="0.5"' in text
         assert spent(server, "costly") == 0
         confirmed = hidden_fields(text)
-        assert confirmed["confirmed"] == ["epsilon = 0.5 of 2"]
+        assert re.fullmatch(r"epsilon = 0.5 of 2 for [0-9a-f]{16}", confirmed["confirmed"][0])
+        other = {**confirmed, "every": [], "attributes": ["sex"]}
+        assert "Spend 25 % of what is left?" in post(path, confirm=False, **other)[1]  # the same loss for another table
+        assert spent(server, "costly") == 0
         for fields in (confirmed, {**form, "epsilon": "0.1"}):  # the second takes less than a tenth of 1.5
             status, text = post(path, confirm=False, **fields)
             assert (status, "Table of costly" in text) == (200, True)

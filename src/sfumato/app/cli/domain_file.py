@@ -157,6 +157,7 @@ def accept(
     accepted the domain, when, what they confirmed, and if the draft was edited. After an edit, accept the file again.
     """
     from sfumato.description.findings import confirmed_kinds, domain_findings, refuse_unconfirmed
+    from sfumato.description.written_values import number_codes_note
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
     from sfumato.domain.document import parse
@@ -172,7 +173,7 @@ def accept(
     acceptance = parse(read_yaml(document), folder=path.parent).accepted_by
     assert acceptance is not None
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
-    text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
+    text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings) + number_codes_note(described)
     if table is None:
         text += "Without --table, columns were not checked for values that identify people.\n"
     show_result = result if table is None else exact_result

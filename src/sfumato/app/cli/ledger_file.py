@@ -28,7 +28,7 @@ from sfumato.app.cli.output import (
     print_message,
     result,
 )
-from sfumato.errors import BrokenLedgerError, InputError, LedgerError
+from sfumato.errors import BrokenLedgerError, InputError, LedgerError, short_deltas
 
 if TYPE_CHECKING:
     from sfumato.domain import Unit
@@ -176,7 +176,7 @@ def actions(
         | {"before": _facts(each.state_before), "after": _facts(each.state_after)}
         for each in newest
     ]
-    typer.echo(columns(rows))
+    typer.echo(short_deltas(columns(rows)))
 
 
 @app.command()
@@ -283,9 +283,9 @@ def cap(
 
 def _facts(state: JSON) -> str | None:
     """Return the facts that an action states of its subject, in one line."""
-    if not isinstance(state, dict):
-        return None if state is None else str(state)
-    return ", ".join(f"{name} {value}" for name, value in state.items() if value is not None)
+    from sfumato.ledger.audit_log import fact_words
+
+    return ", ".join(f"{name} {text}".lstrip() for name, text in fact_words(state)) or None
 
 
 def _broken(ledger: Ledger) -> LedgerError | None:

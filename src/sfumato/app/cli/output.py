@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from sfumato.app.api.methods import EXACT_FIGURES
-from sfumato.errors import InputError, budget_percent
+from sfumato.errors import InputError, budget_percent, short_deltas
 
 if TYPE_CHECKING:
     from sfumato.ledger import Account
@@ -47,7 +47,8 @@ AT_END = ExitStack()
 
 def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
     """Print a result: ``value`` as JSON, or ``text`` for people."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else text)
+    json_text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else ""
+    typer.echo(json_text or short_deltas(text))
 
 
 def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
@@ -57,7 +58,7 @@ def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 def print_message(text: str) -> None:
     """Print a message on standard error, with options instead of the library's arguments."""
-    typer.echo(_in_options(text if is_verbose() else _in_shares(text)), err=True)
+    typer.echo(short_deltas(_in_options(text if is_verbose() else _in_shares(text))), err=True)
 
 
 def _in_shares(message: str) -> str:
@@ -108,7 +109,7 @@ def account_in_shares(account: Account) -> str:
 
 def print_error(text: str) -> None:
     """Print an error on standard error, as sentences: what is wrong, then what to do."""
-    message = _in_options(text if is_verbose() else _in_shares(text))
+    message = short_deltas(_in_options(text if is_verbose() else _in_shares(text)))
     typer.echo(f"sfumato: {sentences(message, names=set(_WORD.findall(' '.join(sys.argv))))}", err=True)
 
 
@@ -157,7 +158,7 @@ def _in_options(message: str) -> str:
     >>> _in_options("the table's column 'the argument unit' is not in the argument unit.csv")
     "the table's column 'the argument unit' is not in the argument unit.csv"
     """
-    return _PHRASES.sub(_option, message)
+    return _PHRASES.sub(_option, message).replace("(--overwrite, overwrite=True)", "(--overwrite)")
 
 
 def _option(phrase: re.Match[str]) -> str:

@@ -31,7 +31,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import columns, cost_in_shares, print_message, refuse_clashes, result, working
 from sfumato.app.help_pages import HelpPage, help_page, missing_for_table, missing_of_release
-from sfumato.errors import InputError, QueryError, pluralize
+from sfumato.errors import InputError, QueryError, pluralize, short_deltas
 
 if TYPE_CHECKING:
     from sfumato.app.api.questions import AskRequest, CostEstimate, CostRequest
@@ -388,7 +388,9 @@ def _vault(source: Source, parsed: _ParsedStatement) -> Vault:
 def _print(answer: Answer, cost: str, *, as_json: bool) -> None:
     from sfumato.query.answer import json_pieces
 
-    for piece in (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [_text(answer, cost)]:
+    for piece in (
+        (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [short_deltas(_text(answer, cost))]
+    ):
         typer.echo(piece, nl=False)
     typer.echo()
 

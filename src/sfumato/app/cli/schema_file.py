@@ -226,6 +226,7 @@ def accept_file(
     """
     from sfumato.description.findings import confirmed_kinds, refuse_unconfirmed
     from sfumato.description.schema_fit import schema_findings
+    from sfumato.description.written_values import number_codes_note
     from sfumato.domain.table_schema import accept_schema, load_schema
     from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import rewrite_text
@@ -240,6 +241,9 @@ def accept_file(
     rewrite_text(path, document)
     value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
     text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
+    text += number_codes_note(
+        replace(each, name=f"{table.name}.{each.name}") for table in schema.tables for each in table.attributes
+    )
     if tables is None:
         text += "Without --tables, neither repeated keys nor facts that were taken from the data were looked for.\n"
     show_result = result if tables is None else exact_result

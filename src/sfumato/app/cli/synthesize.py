@@ -303,7 +303,7 @@ def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: 
             "by --anyway. Nothing was charged"
         )
     if preview.rows is None:
-        print_message(f"Before it is charged: {needed}. With fewer rows batched measures single columns alone.")
+        print_message(f"Before it is charged: {needed}. In a smaller table {preview.in_smaller_tables}.")
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:

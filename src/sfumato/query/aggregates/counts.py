@@ -21,7 +21,7 @@ from sfumato.query.aggregates.contract import (
 )
 from sfumato.query.statements.three_valued_logic import normal
 from sfumato.vault.measurables import Marginal, Measurable
-from sfumato.vault.value_measurables import Units
+from sfumato.vault.unit_measurables import Units
 
 
 class _CountingAggregate(Aggregate):

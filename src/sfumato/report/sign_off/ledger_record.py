@@ -67,12 +67,9 @@ class LedgerRecord:
         later = _share(limit, [each.charge for each in others if each.number > first])
         own = _share(limit, [each.charge for each in self.releases])
         left = float(self.account.share_left or 0)
-        sentences = (
-            f"Limit for ever: {limit}.",
-            f"Guarantee of all releases of this ledger together: {self.account.guarantee}.".replace(
-                "together: none: ", "together: none, because "
-            ),
-        )
+        why = self.account.why_none
+        guarantee = f"none, because {why}" if why else self.account.guarantee
+        sentences = (f"Limit for ever: {limit}.", f"Guarantee of all releases of this ledger together: {guarantee}.")
         release = "These answers" if len(numbers) > 1 else "This release"
         release = release if confirmed else f"Entry {first}"
         return Budget(BudgetShares(earlier, own, later, left), sentences, release)

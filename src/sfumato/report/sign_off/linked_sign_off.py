@@ -166,7 +166,7 @@ def linked_sign_off(
     compared = replace(_UNCOMPARED, contradicts=not signed.files_match)
     privacy = privacy_tile(signed.guarantee, record, compared, right)
     attacks = tuple(verdicts or ())
-    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "release"))
+    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "release", confirmed=False))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
     return SignOff(
         title=signed.name,

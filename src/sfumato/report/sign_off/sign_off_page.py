@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from sfumato.errors import InputError, budget_percent, pluralize
+from sfumato.errors import InputError, budget_percent, pluralize, short_deltas
 from sfumato.evaluate.verdicts import THRESHOLD_SET, WEAK_GUARANTEE, Judgement, Verdict, worst
 from sfumato.report.drawing import (
     BudgetShares,
@@ -299,8 +299,18 @@ def accuracy_tile(judgements: Sequence[Judgement]) -> Tile:
     return Tile("Accuracy", conclusion, f"{sentence} Weakest: {weakest[:1].lower()}{weakest[1:]}.", tone)
 
 
-def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
-    """Return the tile of attacks."""
+def judgement_tone(judgement: Judgement, *, confirmed: bool) -> Tone:
+    """Return the color of a verdict.
+
+    An attack that found nothing is neutral, unless a confirmed guarantee limits what attacks can find.
+    """
+    if judgement.verdict is Verdict.NO_LEAK and not (confirmed and judgement.is_limited):
+        return Tone.NONE
+    return _TONES[judgement.verdict]
+
+
+def attack_tile(attacks: Sequence[Judgement], release: str, *, confirmed: bool = True) -> Tile:
+    """Return the tile of attacks.  ``confirmed``: the guarantee was confirmed for this content."""
     if not attacks:
         return Tile("Risk measured", NOT_EVALUATED, f"No result of an attack on this {release} was given.", Tone.NONE)
     verdict, one = worst(attacks), len(attacks) == 1
@@ -311,7 +321,11 @@ def attack_tile(attacks: Sequence[Judgement], release: str) -> Tile:
         Verdict.LEAK: f"{better} on people in the table than on others",
         Verdict.BROKEN: f"{better} than the guarantee allows",
     }.get(verdict, f"{ran} on too few people to judge {'it' if one else 'them'}")
-    return Tile("Risk measured", verdict.value, f"{sentence}.", _TONES[verdict])
+    limited = confirmed and any(each.is_limited for each in attacks)  # attacks without a known limit are also run
+    if verdict is not Verdict.NO_LEAK or limited:
+        return Tile("Risk measured", verdict.value, f"{sentence}.", _TONES[verdict])
+    why = "no limit below 1.00 is known" if confirmed else "the guarantee was not confirmed"
+    return Tile("Risk measured", verdict.value, f"{sentence}. This is no evidence of protection: {why}.", Tone.NONE)
 
 
 def verdicts_of_file(path: Path, name: str, digests: Sequence[str]) -> tuple[str, list[Judgement]]:
@@ -347,14 +361,14 @@ def render_sign_off(page: SignOff) -> str:
     template = resources.files(__package__).joinpath("sign_off_page.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "tone": lambda verdict: _TONES[verdict].value,
+        "tone": lambda judgement: judgement_tone(judgement, confirmed=page.confirmed).value,
         "percent": budget_percent,
         "unbroken": _unbroken,
     }
     drawings = {
         "guess": None if page.right_guesses is None or not page.confirmed else guess_scale(page.right_guesses),
         "budget": None if page.budget is None else budget_bar(page.budget.shares, page.budget.release.lower()),
-        "attacks": _attack_drawing(page.risk),
+        "attacks": _attack_drawing(page.risk, confirmed=page.confirmed),
     }
     safe_drawings = {name: drawn and Markup(drawn) for name, drawn in drawings.items()}  # noqa: S704  (text is escaped)
     context = {"page": page, "drawings": safe_drawings, "palette": Markup(palette()), "thresholds": THRESHOLD_SET}  # noqa: S704
@@ -362,16 +376,16 @@ def render_sign_off(page: SignOff) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Return a text in which no line breaks within 1e-09 or 2026-11-28."""
-    return re.sub(r"(?<=[0-9e])-(?=[0-9])", "\N{NON-BREAKING HYPHEN}", text)
+    """Return a text with short deltas, in which no line breaks within 1e-9 or 2026-11-28."""
+    return re.sub(r"(?<=[0-9e])-(?=[0-9])", "\N{NON-BREAKING HYPHEN}", short_deltas(text))
 
 
-def _attack_drawing(attacks: Sequence[Judgement]) -> str | None:
+def _attack_drawing(attacks: Sequence[Judgement], *, confirmed: bool) -> str | None:
     """Return the intervals of attacks; None if one of them has no numbers, such as in an older file format."""
     if not attacks or any(each.interval is None for each in attacks):
         return None
     drawn = [
-        DrawnInterval(each.question, *each.interval, _TONES[each.verdict].value, each.limit)
+        DrawnInterval(each.question, *each.interval, judgement_tone(each, confirmed=confirmed).value, each.limit)
         for each in attacks
         if each.interval is not None
     ]

@@ -164,7 +164,7 @@ def synthetic_sign_off(
     right, compared = _right_guesses(signed, record), _compared_rows(signed, record, table_domain)
     confirmed = record is not None and not compared.to_judge
     privacy = privacy_tile(book.guarantee, record, compared, right, reused=signed.reused)
-    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file"))
+    tiles = (privacy, accuracy_tile(accuracy), attack_tile(attacks, "file", confirmed=confirmed))
     judged = points_to_judge(tiles, (*accuracy, *attacks), purpose=purpose, right=right, evaluated=verdicts is not None)
     rows = NOT_COPIED if confirmed else UNCONFIRMED_ROWS
     content = f"Rows from a model ({method_title(book.method)}) that was fitted to noisy counts. {rows}"
@@ -371,7 +371,10 @@ def _compared_rows(signed: SignedRows, record: LedgerRecord | None, table_domain
     if not _same_metadata(signed, rows.schema.metadata):
         carried = f"The rows match entry {number}, but the file carries another description, other noisy tables or more"
         return Check(f"{carried}. {_EXPLAIN}; {_AGAIN}", to_judge=True, contradicts=True)
-    return Check(f"Rows and stated errors are those that entry {number} of the ledger draws")
+    stated = (
+        ". The methods that auto compared are only stated: the ledger does not hold them" if book.considered else ""
+    )
+    return Check(f"Rows and stated errors are those that entry {number} of the ledger draws{stated}")
 
 
 def _drawn_again(signed: SignedRows, record: LedgerRecord, domain: Domain) -> Synthetic | None:
