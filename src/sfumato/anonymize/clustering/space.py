@@ -77,6 +77,9 @@ class Intervals:
 
     def losses(self, low: Integers, high: Integers) -> Reals:
         """Return (greatest - least) / span; 1 if one of two codes is a missing or unknown value."""
+        if len(self.labels) == len(self.positions):  # no missing or unknown values
+            rise = self.positions[high] - self.positions[low]
+            return np.asarray(np.maximum(rise, 0) / (self.span or 1.0))
         values = np.maximum(low, high) < len(self.positions)
         least, greatest = (self.positions[np.where(values, codes, 0)] for codes in (low, high))
         widths = np.maximum(greatest - least, 0) / (self.span or 1.0)
@@ -223,17 +226,17 @@ class Space:
 
     def cells(self, low: Integers, high: Integers) -> Reals:
         """Return the weighted loss of each cell of each box: the shape of ``low``."""
-        small = self.sizes <= LARGEST_TABLE
-        if small.all():
+        if (self.sizes <= LARGEST_TABLE).all():
             return np.asarray(self._table[low * self.sizes + high + self._offsets])
         result = np.empty(low.shape)
-        result[..., small] = self._table[(low * self.sizes + high + self._offsets)[..., small]]
-        for attribute in np.flatnonzero(~small).tolist():
+        for attribute in range(len(self.sizes)):
             result[..., attribute] = self.pairs(attribute, low[..., attribute], high[..., attribute])
         return result
 
     def pairs(self, attribute: int, low: Integers, high: Integers) -> Reals:
         """Return the weighted loss of the cell from each rank ``low`` to ``high`` of an attribute; shapes broadcast."""
+        if (size := int(self.sizes[attribute])) <= LARGEST_TABLE:
+            return np.asarray(self._table[low * size + high + self._offsets[attribute]])
         codes = self.codes[attribute]
         return np.asarray(self._weights[attribute] * self.scales[attribute].losses(codes[low], codes[high]))
 
