@@ -1,9 +1,9 @@
-"""The batched method without each of its parts, and next to AIM and MST, on seven tables at three losses.
+"""The batched method without each of its parts, and next to AIM and MST, on five tables at three losses.
 
 python benchmarks/ablation.py [--tables adult,german] [--epsilons 0.1,1,10] [--seeds 0-4] [--parts aim,mst]
 
 Each run joins the results of earlier calls.  Noise has a seed here, and runs with equal seeds are compared.  The
-figures are exact errors of the fitted models, so that drawing rows adds nothing.  The tables need ``SFUMATO_DATA``.
+figures are errors of drawn rows, as many as the table has.  The tables need ``SFUMATO_DATA``.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ from sfumato.vault.simulated import SimulatedVault
 METHOD = sys.modules["sfumato.synthesize.methods.batched"]
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "ablation.md"
 RESULTS = TABLE.with_suffix(".json")
-TABLES = ("german", "nist 1000", "oregon", "nist 7600", "adult", "nist", "fire 50000")
+TABLES = ("german", "nist 1000", "oregon", "nist 7600", "adult")
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = "1e-9"
 MOST_CELLS = 2000  # of a column: more only in times and addresses of the fire calls
 WHOLE = "all parts"
 PARTS = {
     WHOLE: (),
-    "no shrinkage": ((initial_marginals.Fit, "_likely", lambda _, observation, __: observation),),
+    "no shrinkage": ((initial_marginals.Fit, "shrunken", lambda _, observation, __: observation),),
     "no falling tails": ((initial_marginals, "_with_tails", lambda *given: (given[1], given[3])),),
-    "one round": ((METHOD, "ROUNDS", ((2, Fraction(1), Fraction(1)),)),),
+    "one round": (
+        (METHOD, "ROUNDS", ((2, Fraction(1), Fraction(1)),)),
+        (METHOD, "_named_by_round", lambda *_: [[]]),
+    ),
+    "no pairs outside the tree": ((METHOD, "OUTSIDE", 0),),
     "no spanning tree first": ((marginal_selection._Worth, "ties", lambda *_: []),),  # noqa: SLF001
     "equal shares of columns": ((BudgetSplit, "shares", lambda _, sizes: proportions([1.0] * len(sizes))),),
-    "equal shares of pairs": ((METHOD, "proportions", lambda parts: proportions([1.0] * len(parts))),),
+    "equal shares of pairs": ((marginal_selection, "proportions", lambda parts: proportions([1.0] * len(parts))),),
 }
 OTHERS = ("aim", "mst")
 
@@ -112,31 +116,28 @@ def load(name):
     return Domain(attributes), codes
 
 
-def errors(model, domain, codes):
+def errors(made, domain, codes):
     """Return the mean total variation of columns and of pairs, the worst pair, and the worst mean of a number.
 
     The error of a mean is in standard deviations of its column.
     """
 
-    def shares(columns):
-        made = np.asarray(model.cells(tuple(domain.names[column] for column in columns))).ravel()
+    def shares(rows, columns):
         shape = [domain.shape[column] for column in columns]
-        cells = np.ravel_multi_index([codes[:, column] for column in columns], shape)
-        return made / made.sum(), np.bincount(cells, minlength=len(made)) / len(codes)
+        cells = np.ravel_multi_index([rows[:, column] for column in columns], shape)
+        return np.bincount(cells, minlength=int(np.prod(shape))) / len(rows)
 
     def off(columns):
-        made, real = shares(columns)
-        return float(np.abs(made - real).sum()) / 2
-
-    def mean_off(column):
-        made, real = shares((column,))
-        return abs(float((made - real) @ np.arange(len(made)))) / float(codes[:, column].std() or 1)
+        return float(np.abs(shares(made, columns) - shares(codes, columns)).sum()) / 2
 
     places = range(len(domain))
     pairs = [off(pair) for pair in combinations(places, 2)]
-    numbers = [mean_off(place) for place in places if isinstance(domain.attributes[place], Integer)]
+    numbers = [place for place in places if isinstance(domain.attributes[place], Integer)]
+    means = np.abs(made[:, numbers].mean(axis=0) - codes[:, numbers].mean(axis=0))
+    scales = codes[:, numbers].std(axis=0)
     columns = mean(off((place,)) for place in places)
-    return {"columns": columns, "pairs": mean(pairs), "worst": max(pairs), "mean_off": max(numbers, default=0.0)}
+    mean_off = float((means / np.where(scales > 0, scales, 1)).max(initial=0.0))
+    return {"columns": columns, "pairs": mean(pairs), "worst": max(pairs), "mean_off": mean_off}
 
 
 def run(part, domain, codes, *, epsilon, seed):
@@ -151,19 +152,26 @@ def run(part, domain, codes, *, epsilon, seed):
             release = mst(vault, **asked)
         else:
             release = (aim if part == "aim" else batched)(vault, workload=all_marginals(2), **asked)
-        return {"cpu": time.process_time() - start} | errors(release.model, domain, codes)
+        made = release.model.sample(np.random.default_rng(seed), len(codes))
+        return {"cpu": time.process_time() - start} | errors(made, domain, codes)
 
 
+COMMIT = "1ee3bd12"
 INTRODUCTION = """\
 The batched method without each of its parts, for a workload of all pairs, at delta {delta}. Each figure compares the
 method without a part with the whole method, on the same table, at the same loss and with the same seed. It is the mean
 over {cells} cells (table x epsilon) of {runs} runs, with the standard error over the cells. A positive figure is error
-that the part saves. The command cannot leave out a part, so a simulated vault runs the method. The runs were made
-before `batched` measured pairs outside the junction tree. Made by `python benchmarks/ablation.py`.
+that the part saves. The command cannot leave out a part, so a simulated vault runs the method, at commit `{commit}`.
+Made by `python benchmarks/ablation.py`.
 
-The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), NIST
-national2019 (27,253 rows, and cut to 7,600 and 1,000), and 50,000 San Francisco fire calls. Errors are mean total
-variation distances of the fitted model. The error of a mean is in standard deviations of its column.
+The tables are German credit (1,000 rows), Oregon households with their first persons (20,000), Adult (48,842), and
+NIST national2019 (cut to 7,600 and 1,000 rows). Errors are mean total variation distances of drawn rows, as many as the
+table has. The error of a mean is in standard deviations of its column.
+
+Pairs outside the tree matter most: without them, errors grow by 28.5 ± 15.4 % at epsilon 10. At a smaller loss
+noise hides them. Shares by cells
+save 3.5 and 2.5 %, shrinkage 1.8 % and falling tails 1.5 %. The spanning tree saves 1.0 ± .5 %. The second round of
+measuring saves nothing: one round is as good, up to a standard error of .6 %.
 
 """
 HEADER = (
@@ -249,7 +257,8 @@ def report(results):
     cells = len({key[:2] for key in compared.keys})
     return "\n".join(
         [
-            INTRODUCTION.format(delta=DELTA, cells=cells, runs=len(compared.keys)) + _table(HEADER, rows),
+            INTRODUCTION.format(delta=DELTA, commit=COMMIT, cells=cells, runs=len(compared.keys))
+            + _table(HEADER, rows),
             "Growth of the error of pairs by table:\n",
             _table(("part left out", *TABLES), by_table),
             "Error of pairs with all parts, and the number of seeds:\n",

@@ -379,7 +379,7 @@ def test_other_commands_refuse_before_any_work_too(workspace: Path, asked: tuple
     never = sfumato(*asked, "--ledger", "pure.ledger", "--epsilon", "0.1", "--delta", "1e-9", cwd=workspace, code=2)
     assert "can never take a delta or a rho. Leave them out" in never.stderr
     much = sfumato(*asked, "--ledger", "both.ledger", "--epsilon", "1", cwd=workspace, code=3)
-    assert "Add --delta 1e-09, then epsilon = 1 needs 100 % of the budget." in much.stderr
+    assert "Add --delta 1e-9, then epsilon = 1 needs 100 % of the budget." in much.stderr
     assert "Reading" not in never.stderr + much.stderr
 
 
@@ -387,17 +387,17 @@ def test_a_refusal_of_a_pure_epsilon_names_delta_and_both_rhos_before_any_work(w
     release(workspace, "--epsilon", "0.1", "--delta", "1e-9", *SMALL, "--out", "a.csv", "--limit", "1,1e-9")
     before = kept_spent(workspace)
     refused = release(workspace, "--epsilon", "1", "--out", "b.csv", code=3)
-    assert "Add --delta 1e-09, then epsilon = 1 needs 100 % of the budget." in refused.stderr
+    assert "Add --delta 1e-9, then epsilon = 1 needs 100 % of the budget." in refused.stderr
     told = release(workspace, "--epsilon", "1", "--out", "b.csv", "--verbose", code=3).stderr
-    assert "Epsilon = 1 without a delta counts as rho = 0.5. With --delta 1e-09 it asks for rho = 0.01496" in told
+    assert "Epsilon = 1 without a delta counts as rho = 0.5. With --delta 1e-9 it asks for rho = 0.01496" in told
     assert "Reading" not in refused.stderr
     assert kept_spent(workspace) == before
     taken = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "c.csv")  # fits, at thirty times the rho
-    assert "Before it is charged: add --delta 1e-09, then epsilon = 0.15 needs 3 % of the budget" in taken.stderr
+    assert "Before it is charged: add --delta 1e-9, then epsilon = 0.15 needs 3 % of the budget" in taken.stderr
     again = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "d.csv")  # what was charged is free, and is told
     assert "nothing" in again.stdout
     full = release(workspace, "--epsilon", "0.16", *SMALL, "--out", "e.csv", code=3)  # more than is left of the limit
-    assert "Add --delta 1e-09, then epsilon = 0.16 needs 3 % of the budget" in full.stderr
+    assert "Add --delta 1e-9, then epsilon = 0.16 needs 3 % of the budget" in full.stderr
 
 
 def test_what_a_delta_would_give_is_said_before_a_pure_charge_on_many_columns(workspace: Path) -> None:

@@ -141,12 +141,12 @@ def test_what_a_delta_would_give_is_said_before_linked_tables_are_charged(villag
     said = "Before it is charged: epsilon = 2 without a delta (rho = 2) leaves noise of about "
     assert said in told
     assert told.index(said) < told.index("Reading")
-    assert "Before it is charged: add --delta 1e-06, then epsilon = 2 needs 2 % of the budget" in told
+    assert "Before it is charged: add --delta 1e-6, then epsilon = 2 needs 2 % of the budget" in told
 
 
 def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: Path) -> None:
     refused = sfumato(*PURE, "--limit", "2,1e-6", "--create", cwd=village, code=3)
-    assert "Add --delta 1e-06, then epsilon = 2 needs 100 % of the budget" in refused.stderr
+    assert "Add --delta 1e-6, then epsilon = 2 needs 100 % of the budget" in refused.stderr
     assert "Reading" not in refused.stderr
     refused = sfumato(*PURE, "--delta", "1e-6", "--limit", "2", "--create", cwd=village, code=2)
     assert "can never take a delta or a rho" in refused.stderr

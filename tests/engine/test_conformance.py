@@ -23,7 +23,8 @@ from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import ExactTables
-from sfumato.vault.value_measurables import Sum, Units
+from sfumato.vault.unit_measurables import Units
+from sfumato.vault.value_measurables import Sum
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 
@@ -218,6 +219,17 @@ def test_sums_of_an_integer_without_edges(table, adapter, oracle, rows):
 def test_bins(encoded, expected, value, edges):
     for by in ((), ("word", "flag")):
         np.testing.assert_array_equal(reveal(encoded.bins(value, edges, by)), expected.bins(value, edges, by))
+
+
+@pytest.mark.parametrize("steps", [(2,), (1, 3, 6), (5, 10)], ids=str)
+def test_round_numbers(encoded, expected, steps):
+    wanted = np.zeros((expected.domain["whole"].size, len(steps) + 1), dtype=np.int64)
+    for (code,), index in expected.at(("whole",)):
+        number = expected.values[index][expected.domain.index("whole")]
+        if number is not None:
+            wanted[code, max((place for place, step in enumerate(steps) if number % step == 0), default=-1)] += 1
+    assert wanted.any()
+    np.testing.assert_array_equal(reveal(encoded.round_numbers("whole", steps)), wanted.reshape(-1))
 
 
 def test_many_bins_of_one_width(encoded, expected):

@@ -80,6 +80,11 @@ def test_marginals_of_some_columns_that_share_none_are_left_to_dense_methods():
     assert best(domain, Marginals(cliques=(("a0", "a1"), ("a2",)))) == "marginals"
 
 
+def test_weighted_marginals_are_left_to_batched_which_weighs_them():
+    weighted = Marginals(cliques=(("a0", "a1"),), weights=(Fraction(4),))
+    assert best(wide(20, 8, 14, 50), weighted) == "batched"
+
+
 def test_no_method_takes_boxes_over_a_very_wide_table():
     domain = wide(*[100] * 8)
     with pytest.raises(SizeError, match="mst or batched"):

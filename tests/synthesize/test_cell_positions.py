@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.model.row_sampling import generator
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, batched, mst
 from sfumato.synthesize.cell_positions import (
     CellPosition,
+    Rounding,
+    candidate_steps,
+    draw_rounded,
     exponential_positions,
+    fit_rounding,
     mean_positions,
     position,
     position_query,
+    round_number_queries,
     sample_within_cells,
     share,
 )
@@ -240,3 +248,77 @@ def test_a_table_in_which_nobody_seems_to_be_is_released():
     for seed in range(4):
         release = mst(SimulatedVault(empty, seed=seed), loss=EpsilonDelta(50, "1e-6"), total=PublicTotal(7))
         assert len(release.rows) == 7
+
+
+BOUNDS = np.array([[0, 0], [1, 999], [1000, 9999], [10_000, 109_999]])
+
+
+def test_steps_fit_twice_into_the_widest_cell():
+    assert candidate_steps(9) == ()
+    assert candidate_steps(1000) == (5, 10, 50, 100, 500)
+    assert [each.steps[-1] for each in round_number_queries(DOMAIN)] == [10_000]  # pay is no integer
+
+
+def test_cells_too_wide_to_list_have_no_round_numbers():
+    def queries(widest: int) -> int:
+        column = Integer(name="a", minimum=0, maximum=2 * widest - 1, edges=(0, widest), unknown=Unknown.CLAMP)
+        return len(round_number_queries(Domain((column,))))
+
+    assert (queries(10**9), queries(10**9 + 1)) == (1, 0)
+
+
+def test_a_gap_between_listed_numbers_is_short_however_many_cells_hold_rows():
+    """Two hundred cells of a billion numbers leave room for few multiples of each."""
+    bounds = np.arange(200)[:, None] * 10**9 + [0, 10**9 - 1]
+    codes = np.arange(200)
+    tracemalloc.start()
+    drawn = draw_rounded(bounds, codes, np.zeros(200), Rounding((5, 10), (2.0, 4.0, 1.0)), generator(0))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ((drawn >= bounds[:, 0]) & (drawn <= bounds[:, 1])).all()
+    assert peak < 50_000_000
+
+
+def test_the_weights_of_round_numbers_explain_exact_counts():
+    random, steps = np.random.default_rng(1), candidate_steps(100_000)
+    numbers = np.where(random.random(50_000) < 0.6, random.integers(1, 110, 50_000) * 1000, random.integers(1, 110_000))
+    numbers = np.where(random.random(50_000) < 0.2, random.integers(1, 110_000, 50_000), numbers)
+    last = (numbers[:, None] % np.array(steps) == 0).sum(axis=1)  # steps are a chain
+    counts = np.bincount((last - 1) % (len(steps) + 1), minlength=len(steps) + 1).astype(float)
+    codes = np.searchsorted(BOUNDS[:, 0], numbers, side="right") - 1
+    rows = np.bincount(codes, minlength=4).astype(float)
+    rounding = fit_rounding(BOUNDS, rows, steps, counts, 1.0)
+    means = np.array(
+        [0.0, *(2 * (numbers[codes == c].mean() - a) / (b - a) - 1 for c, (a, b) in enumerate(BOUNDS) if c)]
+    )
+    drawn = draw_rounded(BOUNDS, codes, means, rounding, random)
+    assert (drawn >= BOUNDS[codes, 0]).all()
+    assert (drawn <= BOUNDS[codes, 1]).all()
+    for step in (1000, 100, 10):
+        assert abs((drawn % step == 0).mean() - (numbers % step == 0).mean()) < 0.02
+    assert abs(drawn.mean() / numbers.mean() - 1) < 0.02
+
+
+def test_counts_that_noise_explains_give_no_rounding():
+    steps = candidate_steps(100_000)
+    even = np.array([4.0, 2, 1, 1, 0, 0, 0, 0, 0, 10])
+    assert fit_rounding(BOUNDS, np.array([5.0, 5, 5, 5]), steps, even, 20.0) is None
+
+
+@pytest.mark.parametrize("bounds", [(-17, 23), (7, 1_000_003), (-123_456, 654_321)], ids=str)
+def test_every_drawn_number_is_in_its_cell_at_the_given_mean(bounds):
+    rounding = Rounding((5, 10, 50), (0.2, 0.5, 1.0, 0.1))
+    codes, random = np.zeros(20_000, dtype=np.int64), np.random.default_rng(0)
+    drawn = draw_rounded(np.array([bounds]), codes, np.array([-0.4]), rounding, random)
+    assert bounds[0] <= drawn.min()
+    assert drawn.max() <= bounds[1]
+    assert abs(2 * (drawn.mean() - bounds[0]) / (bounds[1] - bounds[0]) - 1 + 0.4) < 0.02
+
+
+def test_round_incomes_are_drawn_from_a_release_and_from_its_file():
+    table = people(20_000)  # every income is a multiple of 1000
+    release = batched(SimulatedVault(table, seed=1), loss=LOSS, total=PublicTotal(20_000), workload=all_marginals(2))
+    incomes = release.rows.table["income"].to_numpy()
+    assert (incomes % 1000 == 0).mean() > 0.95
+    restored = Graphical.restore(DOMAIN, release.model.payload())
+    assert restored.positions == release.model.positions

@@ -62,6 +62,17 @@ def test_it_is_in_parquet_and_arrow_files_and_says_that_they_are_synthetic(relea
     assert any("were not measured" in sentence for sentence in book.not_for)
 
 
+def test_rare_combinations_are_likely_real_at_small_noise(release, book) -> None:
+    assert any("come and go by chance" in sentence for sentence in book.not_for)
+    precise = mst(
+        SimulatedVault(table_of(release.model.domain, np.ones(release.model.domain.shape)), seed=1),
+        loss=Rho(50),
+        total=PublicTotal(144),
+    )
+    (sentence,) = [each for each in precise.codebook.not_for if "about persons" in each]
+    assert "likely one of the table" in sentence
+
+
 def test_a_larger_sample_is_compared_as_so_many_rows_of_the_table(release, book) -> None:
     rows, larger = release.sample_with_codebook(10 * book.rows)
     assert larger.rows == len(rows) == 10 * book.rows

@@ -32,6 +32,9 @@ RELEASES = {
     "synthetic rows of all 5 attributes for the marginals a x e; b x e; c x e; d x e; and 1 more": lambda vault: (
         synthesize.aim(vault, loss=Rho(1), total=ROWS, workload=SOME)
     ),
+    "synthetic rows of all 5 attributes for the marginals a x b": lambda vault: synthesize.batched(
+        vault, loss=Rho(1), total=ROWS, workload=Marginals(cliques=(("a", "b"),))
+    ),
     "synthetic rows of b for 6 queries": lambda vault: synthesize.mwem(
         vault, loss=Rho(1), total=ROWS, workload=all_ranges(DOMAIN, "b"), schedule=Schedule(rounds=2, repetitions=2)
     ),

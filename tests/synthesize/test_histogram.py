@@ -146,7 +146,7 @@ def test_a_table_too_large_is_refused_with_the_remedy():
     names = [Integer(name=f"a{i}", minimum=0, maximum=999, unknown=Unknown.DROP) for i in range(3)]
     people = ArrayTable(Domain(tuple(names)), np.zeros((1, 3), np.int64), weights=np.array([1000]))
     vault = SimulatedVault(people, seed=1)
-    with pytest.raises(SizeError, match=r"1000000000 cells.*mst or batched"):
+    with pytest.raises(SizeError, match=r"1,000,000,000 cells.*mst or batched"):
         histogram(vault, loss=Epsilon(1), total=NoisyTotal())
 
 

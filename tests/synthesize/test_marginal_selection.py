@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sfumato.model.coarsening import Runs
-from sfumato.model.junction_tree import CellBudget, Triangulation, tree_cells
+from sfumato.model.junction_tree import CellBudget, Triangulation, spanning, tree_cells
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit
-from sfumato.synthesize.marginal_selection import Scored, Table, select_child_marginals, select_marginals, spanning
+from sfumato.synthesize.marginal_selection import Scored, Table, select_child_marginals, select_marginals
 
 SIZES = {"a": 10, "b": 10, "c": 10, "d": 10, "e": 10}
 FAR = {("a", "b"): 9.0, ("b", "c"): 8.0, ("a", "c"): 7.0, ("c", "d"): 2.0, ("b", "d"): 1.5, ("d", "e"): 1.0}
@@ -133,3 +133,14 @@ def test_ties_weigh_most_of_all_trees(seed):
     named = {(str(one), str(other)): weight for (one, other), weight in weights.items()}
     found = list(spanning(sorted(named, key=lambda pair: -named[pair])))
     assert sum(named[pair] for pair in found) == best
+
+
+@pytest.mark.parametrize(("measured", "outside"), [(1, False), (2, True)])
+def test_few_pairs_outside_the_tree_are_not_worth_tuning_rows(measured: int, *, outside: bool) -> None:
+    """Of five columns, two pairs without room are measured, and one alone is not."""
+    pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "c"), ("b", "d")][: 4 + measured]
+    tables = tuple(Table(pair, Runs(tuple(tuple(range(10)) for _ in pair), (10, 10))) for pair in pairs)
+    scored = Scored(tables, np.array([9000.0, 8000.0, 7000.0, 6000.0, 5000.0, 4000.0][: len(pairs)]))
+    budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), 450, outside=2)
+    chosen = select_marginals(scored, np.ones(len(pairs)), split=SPLIT, share=1.0, cell_budget=budget, taken={})
+    assert (len(chosen) == len(pairs), all(table.in_model for table in chosen.values())) == (outside, not outside)

@@ -107,8 +107,8 @@ def test_what_does_not_fit_is_refused_before_the_charge() -> None:
     for method, (ways, named, refusal) in product(
         (batched, auto),
         (
-            (2, "abcd", "a, b, c, d has 6,250,000 cells, more than the 4,194,304 of one marginal"),
-            (None, "abcdefgh", "a, b, c, d, e, f, g, h names 8 columns"),
+            (2, "abcd", "the marginal of a, b, c, d has 6,250,000 cells, more than the 4,194,304 of one marginal"),
+            (None, "abcdefgh", "the marginal of a, b, c, d, e, f, g, h has 8 columns"),
         ),
     ):
         with pytest.raises((QueryError, SizeError), match=refusal):

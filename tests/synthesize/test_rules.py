@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.errors import SizeError
+from sfumato.errors import DomainError, QueryError, SfumatoError, SizeError
 from sfumato.model.coarsening import Runs
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, batched, mst, read_zeros
@@ -18,7 +18,7 @@ from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
 from sfumato.synthesize.marginal_selection import Table, with_structural_zeros
-from sfumato.synthesize.structural_zeros import KIND, Zeros
+from sfumato.synthesize.structural_zeros import KIND, Zeros, without_implied
 from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
@@ -230,3 +230,52 @@ def test_rules_that_part_too_many_cells_are_refused_before_the_charge() -> None:
     with pytest.raises(SizeError, match=r"needs 2,097,152 cells, more than the cap of 400,000"):
         mst(vault, loss=Rho(1), total=NoisyTotal(), zeros=[Zeros(("a", "b", "c"), parted)])
     assert vault.reserved == []
+
+
+STAGE = Categorical(name="stage", values=("child", "adult", "old"), unknown=Unknown.DROP, nullable=True)
+STAGED = Domain((*DOMAIN.attributes, STAGE))
+FOLLOWS = {"column": "stage", "from": "pay", "cells": {"child": "..9", "adult": ["10..18", 19], "old": "20.."}}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 10])
+@pytest.mark.parametrize("method", [batched, mst, aim])
+def test_a_column_follows_from_another_in_every_row(method, epsilon):
+    codes = people(4000, lawful=True)
+    stage = np.minimum(codes[:, 2] // 10, 3)
+    table = ArrayTable(STAGED, np.column_stack([codes, stage]))
+    zeros = read_zeros([FOLLOWS], STAGED)
+    workload = {} if method is mst else {"workload": all_marginals(2)}
+    release = method(
+        SimulatedVault(table, seed=3),
+        loss=EpsilonDelta(epsilon, "1e-9"),
+        total=PublicTotal(4000),
+        zeros=zeros,
+        **workload,
+    )
+    made = release.codes()
+    np.testing.assert_array_equal(made[:, 5], np.minimum(made[:, 2] // 10, 3))
+
+
+def test_each_cell_of_the_other_column_is_named_once():
+    few = {**FOLLOWS, "cells": {"child": "..9", "adult": "10..18", "old": "20.."}}
+    with pytest.raises(QueryError, match="gives pay 19 no cell of stage; name each cell of pay once"):
+        read_zeros([few], STAGED)
+    twice = {**FOLLOWS, "cells": {"child": "..10", "adult": "10..19", "old": "20.."}}
+    with pytest.raises(QueryError, match="gives pay 10 several cells of stage"):
+        read_zeros([twice], STAGED)
+    with pytest.raises(SfumatoError):
+        read_zeros([{**FOLLOWS, "from": "stage"}], STAGED)
+    with pytest.raises(DomainError, match="nobody"):
+        read_zeros([{**FOLLOWS, "from": "nobody"}], STAGED)
+
+
+def test_marginals_of_a_column_that_follows_are_no_candidates():
+    zeros = read_zeros([FOLLOWS], STAGED)
+    pairs = dict.fromkeys(combinations(STAGED.names, 2), 1.0)
+    sizes = dict.fromkeys(STAGED.names, 4)
+    left = without_implied(pairs, [], zeros, sizes)
+    assert left.keys() == {pair for pair in pairs if "stage" not in pair}
+    assert without_implied(pairs, [], zeros, {**sizes, "pay": 30}) == pairs  # the column is far coarser
+    del pairs["age", "pay"]
+    assert ("age", "stage") in without_implied(pairs, [], zeros, sizes)
+    assert ("age", "stage") not in without_implied(pairs, [("age", "pay")], zeros, sizes)

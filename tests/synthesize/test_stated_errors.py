@@ -12,19 +12,20 @@ from scipy import stats
 from tests.synthesize.conftest import table_of
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyTable, PooledMarginal, pooled_marginal
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, stated_errors
+from sfumato.synthesize import NoisyTotal, all_marginals, batched, histogram, mst, mwem, prefixes, stated_errors
 from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.stated_errors import (
-    PooledMarginal,
+    LargestCounts,
+    MeasuredColumn,
     association,
+    measured_column,
     occurrences,
     pair_errors,
-    pooled_marginal,
     tally,
     value_errors,
 )
@@ -148,7 +149,9 @@ def noisy(values: np.ndarray, groups: tuple, variance: int = 4, *, fresh: bool =
 
 
 def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
-    table = PooledMarginal(np.array([100, 50]), (np.array([0, 1, 1, 1]),), DiscreteGaussian(4), 1)
+    table = MeasuredColumn(
+        None, (PooledMarginal(np.array([100, 50]), (np.array([0, 1, 1, 1]),), DiscreteGaussian(4), 1),)
+    )
     errors = value_errors(table, np.array([90.0, 20.0, 20.0, 20.0]), np.arange(4))
     assert errors.low.tolist() == [96.0, 0.0, 0.0, 0.0]
     assert errors.high.tolist() == [104.0, 54.0, 54.0, 54.0]
@@ -158,6 +161,96 @@ def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
     both = value_errors(table, np.array([110.0, 40.0]), np.array([0, 0, 1, 1]))  # a whole group and a part of another
     assert (both.low[0], both.high[0]) == (96.0, 156.0)
     assert errors.worst > errors.off_by.max()
+
+
+def line(noise, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers that noise takes, up to a reach, and their probabilities."""
+    numbers = np.arange(-reach, reach + 1)
+    return numbers, np.array([noise.pmf(abs(int(k))) for k in numbers])
+
+
+@pytest.mark.parametrize("kinds", [(DiscreteGaussian(100), DiscreteGaussian(49)), (DiscreteLaplace(5),) * 2])
+@pytest.mark.parametrize("truth", [0, 4, 24, 26, 49, 51, 300])
+@pytest.mark.parametrize("together", [1, 20])
+def test_a_count_is_missed_seldom_however_its_noise_forms_groups(kinds, truth: int, together: int) -> None:
+    """Each outcome of both tables is one code.  Groups are formed at their worst for the noise of the first table."""
+    (early, chance), (late, chance_late) = line(kinds[0], 70), line(kinds[1], 60)
+    first = truth + np.repeat(early, len(late))
+    later = truth + np.tile(late, len(early))
+    each = np.arange(len(first))
+    known = PooledMarginal(later, (each,), kinds[1], 1)
+    unknown = PooledMarginal(later[: len(each) // 2 + 1], (each // 2,), kinds[1], 1)  # two codes in every group
+
+    def missed(table: PooledMarginal, shrink: float = 0.0) -> np.ndarray:
+        column = MeasuredColumn(PooledMarginal(first, (each,), kinds[0], 1), (table,))
+        low, high = column.intervals(each, len(each), together)
+        low, high = low + shrink * (high - low) / 2, high - shrink * (high - low) / 2
+        return ((truth < low) | (truth > high)).reshape(len(early), len(late)) @ chance_late
+
+    alone, grouped = missed(known), missed(unknown)
+    assert np.maximum(alone, grouped) @ chance <= 0.05 / together * 1.01
+    assert max(alone @ chance, grouped @ chance) <= 0.05 / together * 1.01
+    if truth >= 26 and together == 1 and isinstance(kinds[0], DiscreteGaussian):
+        assert max(missed(known, 0.3) @ chance, missed(unknown, 0.3) @ chance) > 0.07  # a third less is too little
+
+
+def test_a_column_is_known_by_all_tables_that_hold_it() -> None:
+    domain = Domain(
+        (
+            Integer(name="a", minimum=0, maximum=3, unknown=Unknown.DROP),
+            Categorical(name="b", values=("x", "y"), unknown=Unknown.DROP),
+        )
+    )
+    noise, groups = DiscreteGaussian(400), (0, 1, 1, 1)
+    tables = [
+        NoisyTable(("a",), (None,), np.array([1000, 9, 9, 9]), noise, fresh=False),
+        NoisyTable(("b",), (None,), np.array([500, 527]), noise, fresh=False),
+        *[noisy(np.array([[500, 500], [0, 27]]), (groups, None), variance=400) for _ in range(3)],
+    ]
+    a, b = (measured_column(tables, name, domain) for name in "ab")
+    assert (a.first.counts.tolist(), len(a.later)) == ([1000, 9, 9, 9], 3)
+    assert (b.first, len(b.later)) == (None, 4)  # two values of a list are never merged
+    errors = value_errors(b, np.array([500.0, 527.0]), np.arange(2))
+    left = np.sqrt(400 / (1 + 3 / 2))  # each pair has two cells a value
+    assert errors.off_by == pytest.approx([1.96 * left] * 2, rel=0.05)
+    errors = value_errors(a, np.array([1000.0, 9.0, 9.0, 9.0]), np.arange(4))
+    assert errors.off_by[0] == pytest.approx(2.03 * left, rel=0.06)
+    assert 1.7 * 20 < errors.high[1] - 9 < 2.1 * 20
+    group = value_errors(MeasuredColumn(None, a.later), np.array([1000.0, 27.0]), np.array([0, 1, 1, 1]))
+    assert group.off_by == pytest.approx([1.96 * np.sqrt(800 / 3)] * 2, rel=0.05)
+    assert measured_column(tables[:1], "b", domain) is None
+
+
+def test_a_combination_has_at_most_the_rows_of_each_of_its_values() -> None:
+    table = PooledMarginal(
+        np.array([[1000, 0], [0, 400]]), (np.array([0, 1, 1]), np.array([0, 1])), DiscreteGaussian(4), 1
+    )
+    codes = np.repeat([0, 1, 2], [1000, 390, 10]), np.repeat([0, 1], [1000, 400])
+    sides = LargestCounts(np.array([1010.0, 402.0, 30.0]), np.array([1000.0, 390.0, 10.0])), None
+    assert pair_errors(table, codes, 1.0, sides).worst_of_values == 402
+    small = LargestCounts(np.array([1010.0, 40.0, 30.0]), np.array([1000.0, 35.0, 10.0])), None
+    assert pair_errors(table, codes, 1.0, small).worst_of_values == 40
+    assert pair_errors(table, codes, 1.0).worst_of_values > 402
+
+
+@pytest.mark.slow
+def test_intervals_of_rare_and_common_values_hold() -> None:
+    """Sixty releases of all pairs: by the number of rows of the value, .93 to .985 hold."""
+    held: dict[int, list[tuple[bool, bool]]] = {}
+    for seed in range(60):
+        vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=seed)
+        release = batched(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(2))
+        for axis, column in enumerate(release.codebook.columns):
+            exact = COUNTS.sum(axis=tuple({0, 1, 2} - {axis}))
+            for value, rows in zip(column.values, exact.tolist(), strict=True):
+                size = int(np.searchsorted([1, 20, 200], rows, side="right"))
+                inside = value.low <= rows <= value.high
+                held.setdefault(size, []).append((inside, abs(value.rows - rows) <= value.off_by))
+    assert set(held) == {1, 2, 3}
+    for each in held.values():
+        shares = np.mean(each, axis=0)
+        assert 0.93 <= shares[0] <= 0.985
+        assert shares[1] >= 0.94
 
 
 def test_a_pair_in_groups_may_be_off_by_all_of_a_group() -> None:

@@ -18,7 +18,8 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.mechanisms import ExactTables
-from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.unit_measurables import Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, RoundNumbers, Sum
 
 FIRST = date(2023, 1, 1)
 ATTRIBUTES = (
@@ -47,6 +48,7 @@ QUESTIONS = {  # question of V, its L1 sensitivity and its squared L2 sensitivit
     "mean by month": (Moments("cost", ("admitted",), ONE, 1, None, (MONTH,)), 6000, 12 * 10**6),
     "bins by month": (Bins("cost", (0.0, 500.0, 1000.0), ("admitted",), None, (MONTH,)), 6, 12),
     "positions": (Positions("cost", ONE, (1, 1)), 6 * 500, 36 * 500**2),
+    "round numbers": (RoundNumbers("cost", (5, 50)), 6, 36),
     "counting": (Counting(("kind",), np.array([[True, False, True], [True, True, False]])), 12, 72),
     "weighted": (Weighted(("kind",), np.array([[3, -1, 0], [1, 2, 0]])), 24, 360),
     "distance": (Distance(("kind",), np.zeros(3, dtype=np.int64)), 6, 36),

@@ -16,8 +16,8 @@ from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted, where_json
 from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
-from sfumato.vault.unit_measurables import Dropped
-from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.unit_measurables import Dropped, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, RoundNumbers, Sum
 
 NAMES = st.lists(st.sampled_from("ab"), max_size=2, unique=True).map(tuple)
 UNITS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(1, 2)])
@@ -52,6 +52,7 @@ KINDS = (
         st.lists(st.integers(0, 2), max_size=2).map(tuple),
         st.sampled_from([None, (0, 0), (0, 1), (1, 0)]),
     ),
+    st.builds(RoundNumbers, st.sampled_from("ab"), st.sampled_from([(1,), (1, 2), (2,)])),
     st.builds(Units, NAMES, WHERE),
     st.builds(Dropped, st.integers(1, 3), WHERE),
     st.builds(Bins, st.sampled_from("ab"), EDGES, NAMES, WHERE),

@@ -16,8 +16,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.unit_measurables import Dropped
-from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.unit_measurables import Dropped, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, RoundNumbers, Sum
 
 ONE = Fraction(1)
 NOWHERE = Among("a", frozenset({7}))
@@ -55,6 +55,10 @@ WRONG = {
     "positions that overflow": (Positions("b", ONE, (1, 1 << 40)), SizeError),
     "positions of nobody": (Positions("nobody", ONE, (1, 1)), DomainError),
     "positions in no unit": (Positions("b", Fraction(0), (1, 1)), QueryError),
+    "round numbers without steps": (RoundNumbers("b", ()), QueryError),
+    "round numbers of steps that are no multiples": (RoundNumbers("b", (2, 5)), QueryError),
+    "round numbers of a step zero": (RoundNumbers("b", (0, 5)), QueryError),
+    "round numbers of nobody": (RoundNumbers("nobody", (5,)), DomainError),
     "bins that fall": (Bins("b", (1.0, 0.0), ()), QueryError),
     "bins of no width": (Bins("b", (0.0, 0.0), ()), QueryError),
     "bins without end": (Bins("b", (0.0, float("inf")), ()), QueryError),

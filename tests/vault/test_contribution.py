@@ -20,7 +20,8 @@ from sfumato.domain.predicate import Any as AnyOf
 from sfumato.vault.contribution import Contribution, contribution
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
-from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.unit_measurables import Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, RoundNumbers, Sum
 
 MONTHS, KINDS = 4, 2
 QUARTER = (0, 0, 0, 1)  # January to April
@@ -175,6 +176,7 @@ ONE = Fraction(1)
         (Bins("cost", (0.0, 500.0, 1000.0), ("d",)), 6, 12),
         (Bins("cost", (0.0, 500.0, 1000.0), ()), 6, 36),
         (Positions("cost", ONE, (1, 1)), 6 * 500, 36 * 500**2),
+        (RoundNumbers("cost", (5, 50)), 6, 36),
         (Distance(("kind",), np.zeros(2, dtype=np.int64)), 6, 36),
         (Counting(("kind",), np.array([[True, False], [True, True]])), 12, 36 * 2),
         (Counting(("d",), np.ones((1, 24), dtype=bool)), 6, 36),  # a workload may add up what months keep apart

@@ -22,7 +22,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.vault import mechanisms
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import ExactTables, cube_question
-from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
+from sfumato.vault.unit_measurables import Units
+from sfumato.vault.value_measurables import Bins, Moments, Sum
 from sfumato.vault.vault import Vault
 
 DOMAIN = Domain(

@@ -20,8 +20,8 @@ from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.measurables import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.unit_measurables import Dropped, UnitSizes
-from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.unit_measurables import Dropped, Units, UnitSizes
+from sfumato.vault.value_measurables import Bins, Moments, Positions, RoundNumbers, Sum
 
 QUESTIONS = {
     "count": [Marginal(())],
@@ -39,6 +39,7 @@ QUESTIONS = {
     "units in several groups": [Units(("b", "a"))],
     "positions": [Positions("b", Fraction(1), (3, 5))],
     "positions in parts": [Positions("b", Fraction(1), (3, 5), (1, 0))],
+    "round numbers": [RoundNumbers("b", (1, 2))],
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
     "dropped": [Dropped(2), Dropped(1)],
     "sizes": [UnitSizes((1, 2)), UnitSizes((1, 3, 4))],
@@ -76,7 +77,7 @@ def realised_loss(left, right, questions, loss, monkeypatch, shares=None) -> Fra
 def test_every_kind_of_question_is_enumerated() -> None:
     kinds = {*Measurable.__subclasses__(), *ExactTable.__subclasses__()} - {ExactTable}
     assert {type(question) for questions in [*QUESTIONS.values(), DERIVED] for question in questions} == kinds
-    assert len(kinds) == 13
+    assert len(kinds) == 14
 
 
 @pytest.mark.parametrize("name", ROWS_OF_A_UNIT)

@@ -392,6 +392,15 @@ class ArrayTable:
         cell = self._cells(by) * (len(edges) - 1) + bins
         return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._arrays(where)[inside]))
 
+    def round_numbers(self, value: str, steps: Sequence[int]) -> Exact[Counts]:
+        """See :meth:`sfumato.engine.port.Encoded.round_numbers`."""
+        numbers, width = self._numbers(value), len(steps) + 1
+        last = np.full(len(numbers), width - 1)
+        for place, step in enumerate(steps):
+            last[numbers % step == 0] = place
+        key, present = self._cells((value,)) * width + last, ~np.isnan(numbers)
+        return Exact(totals(key[present], self._size((value,)) * width, self._arrays(None)[present]))
+
     def dropped(self, most: int, where: p.Predicate | None = None) -> Exact[Counts]:  # noqa: ARG002
         """See :meth:`sfumato.engine.port.Encoded.dropped`; rows over the bound are not in the table."""
         self._refuse_ids()

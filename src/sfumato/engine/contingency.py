@@ -353,6 +353,19 @@ class CellStatements:
         inside = f"v >= {real(edges[0])} AND v <= {real(edges[-1])}"
         return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE {inside}")
 
+    def round_numbers(self, value: str, steps: Sequence[int]) -> str:
+        """Return the number of rows of each cell and last step that divides ``value``; no step is a case of its own.
+
+        A multiple has an exact quotient, and the product of another quotient's floor is a multiple, on every engine.
+        """
+        cases = " ".join(
+            f"WHEN v = FLOOR(v / {real(step)}) * {real(step)} THEN {place}"
+            for place, step in reversed(tuple(enumerate(steps)))
+        )
+        number = f"cell * {len(steps) + 1} + CASE {cases} ELSE {len(steps)} END"
+        rows = self._rows(f"{self._clamped(value)} AS v")
+        return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE v IS NOT NULL")
+
     def sums(self, value: str, unit: Fraction) -> str:
         """Return the fixed-point sum of ``value`` over each cell, each row rounded half to even.
 

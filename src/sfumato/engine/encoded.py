@@ -282,6 +282,12 @@ class EncodedRows:
             return Exact(held)
         return self._dense(self._statements(by, where).bins(value, numbers), cells * (len(edges) - 1))
 
+    def round_numbers(self, value: str, steps: Sequence[int]) -> Exact[Counts]:
+        """Return the rows of each cell of ``value`` by the last of ``steps`` that divides the value."""
+        size = self._checked_cells((value,), None) * (len(steps) + 1)
+        numeric(self.domain, value)
+        return self._dense(self._statements((value,), None).round_numbers(value, steps), size)
+
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Return the number of rows that the bound on rows per unit drops, at most ``most`` of one unit."""
         condition(where, self.domain)

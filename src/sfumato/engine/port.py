@@ -314,6 +314,13 @@ class Encoded(Protocol):
         """
         ...
 
+    def round_numbers(self, value: str, steps: Sequence[int]) -> Exact[Counts]:
+        """Return the counts of rows by the last of ``steps`` that divides the clamped ``value``, in each of its cells.
+
+        Rows that no step divides are counted last: shape ``(cells of value * (steps + 1),)``, flat in C order.
+        """
+        ...
+
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Return the number of rows over the bound that meet ``where``, at most ``most`` per unit: shape ``(1,)``.
 

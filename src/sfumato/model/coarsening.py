@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -35,6 +36,12 @@ MOST_CUTS = 4096
 """Largest number of places where an ordered attribute may be cut.  The search for the best cuts takes its square.
 
 An attribute with more codes starts from runs of neighbors, so that it has no more places than this.
+"""
+
+LEAST_RUNS = 4
+"""Least number of runs of an ordered attribute next to one whose values cannot be joined, if it has so many groups.
+
+Fewer runs may leave a pair that only repeats a column, so that its distance shows no dependence.
 """
 
 _LEAST_SHRUNK = 4  # codes in a group from which shrinkage beats the noisy counts themselves
@@ -286,7 +293,7 @@ class Runs:
         """Return the number of runs of each attribute."""
         return tuple(map(len, self.starts))
 
-    @property
+    @cached_property
     def _joined(self) -> tuple[tuple[int, NDArray[np.int64], NDArray[np.int64]], ...]:
         """Return the axes on which groups are joined, each with the starts and lengths of its runs."""
         return tuple(
@@ -343,6 +350,17 @@ def join_levels(counts: NDArray[np.float64], ordered_count: int) -> NDArray[np.f
         people[falls - 1] += people[falls]
         people, starts = np.delete(people, falls), np.delete(starts, falls)
     return levels
+
+
+def with_least_runs(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the levels (:func:`join_levels`) so that the last :data:`LEAST_RUNS` runs are never joined.
+
+    >>> import numpy as np
+    >>> with_least_runs(np.array([np.inf, 3.0, 1.0, 8.0, 2.0])).tolist()
+    [inf, inf, 1.0, inf, inf]
+    """
+    last = np.argsort(-levels, kind="stable")[:LEAST_RUNS]
+    return np.where(np.isin(np.arange(len(levels)), last), np.inf, levels)
 
 
 def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs:

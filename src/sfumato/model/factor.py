@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import SizeError
 
 FloatArray = NDArray[np.float64]
@@ -60,9 +61,8 @@ class Factor:
         """Return a view that broadcasts against a table over ``attributes``, a superset of its own."""
         if tuple(attributes) == self.attributes:
             return self.values
-        own = [name for name in attributes if name in self.attributes]
-        moved = self.values.transpose([self.attributes.index(name) for name in own])
-        return moved[tuple(slice(None) if name in self.attributes else None for name in attributes)]
+        axes, index = _expansion(self.attributes, tuple(attributes))
+        return self.values.transpose(axes)[index]
 
     def __mul__(self, other: Factor) -> Factor:
         union = self._union(other)
@@ -91,19 +91,42 @@ def project_all(factor: Factor, targets: Sequence[Sequence[str]]) -> list[FloatA
     >>> [table.tolist() for table in project_all(joint, [("a",), ("b",), ()])]
     [[6.0, 15.0], [5.0, 7.0, 9.0], 21.0]
     """
-    sizes = dict(zip(factor.attributes, factor.values.shape, strict=True))
-    known: dict[frozenset[str], Factor] = {frozenset(factor.attributes): factor}
+    sums, ends = _summation(factor.attributes, factor.values.shape, tuple(map(tuple, targets)))
+    tables = [factor.values]
+    for source, axis in sums:
+        tables.append(np.add.reduce(tables[source], axis=axis))
+    return [tables[place].transpose(axes) for place, axes in ends]
+
+
+@cached(lambda _, plan: 500 + 200 * (len(plan[0]) + len(plan[1])))  # for wide tables
+def _summation(
+    attributes: tuple[str, ...], shape: tuple[int, ...], targets: tuple[tuple[str, ...], ...]
+) -> tuple[list[tuple[int, int]], list[tuple[int, tuple[int, ...]]]]:
+    """Return the sums that :func:`project_all` makes, and the table and the order of its axes for each target.
+
+    A sum is the place of an earlier table and its axis to sum.
+    """
+    sizes = dict(zip(attributes, shape, strict=True))
+    known = {frozenset(attributes): (0, attributes)}
+    sums: list[tuple[int, int]] = []
+    ends = []
     for target in targets:
-        target_key = frozenset(target)
-        current = factor
-        for name in _dropped(sizes, target_key):
-            rest = tuple(other for other in current.attributes if other != name)
-            key = frozenset(rest)
-            if key not in known:
-                known[key] = Factor(rest, current.values.sum(axis=current.attributes.index(name)))
-            current = known[key]
-        known[target_key] = current
-    return [known[frozenset(target)].project(target).values for target in targets]
+        place, current = 0, attributes
+        for name in _dropped(sizes, frozenset(target)):
+            rest = tuple(other for other in current if other != name)
+            if frozenset(rest) not in known:
+                sums.append((place, current.index(name)))
+                known[frozenset(rest)] = (len(sums), rest)
+            place, current = known[frozenset(rest)]
+        ends.append((place, tuple(map(current.index, target))))
+    return sums, ends
+
+
+@cached(1_000)
+def _expansion(own: tuple[str, ...], attributes: tuple[str, ...]) -> tuple[tuple[int, ...], tuple[slice | None, ...]]:
+    """Return the axes and the index that expand a table over its ``own`` attributes, for :meth:`Factor.expand`."""
+    axes = tuple(own.index(name) for name in attributes if name in own)
+    return axes, tuple(slice(None) if name in own else None for name in attributes)
 
 
 def sum_all(factors: Iterable[Factor], sizes: Mapping[str, int]) -> FloatArray:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 Clique = tuple[str, ...]
@@ -111,6 +112,20 @@ def tree_cells(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> int:
     return Triangulation(cliques, sizes).cells
 
 
+def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
+    """Yield pairs that close no cycle with earlier pairs: a maximum spanning tree if weights fall (Kruskal 1956).
+
+    >>> list(spanning([("a", "b"), ("b", "c"), ("a", "c"), ("d", "e"), ("c", "d")]))
+    [('a', 'b'), ('b', 'c'), ('d', 'e'), ('c', 'd')]
+    """
+    linked: dict[str, frozenset[str]] = {}
+    for pair in pairs:
+        one, other = (linked.get(name, frozenset({name})) for name in pair)
+        if one != other:
+            linked |= dict.fromkeys(one | other, one | other)
+            yield pair
+
+
 class Triangulation:
     """Two greedy eliminations that make cliques chordal: by the edges that a step adds, and by the cells of its node.
 
@@ -118,15 +133,12 @@ class Triangulation:
     clique changes.
     """
 
-    def __init__(self, cliques: Iterable[Clique], sizes: Mapping[str, int]) -> None:
-        self._cliques, self._of = tuple(cliques), sizes
-        self._places = {name: place for place, name in enumerate(sizes)}
-        graph = [0] * len(sizes)
-        for mask in map(self._mask, self._cliques):
-            for place in _bits(mask):
-                graph[place] |= mask & ~(1 << place)
-        volumes = tuple(sizes.values())
-        self._runs = tuple(_Elimination(graph, volumes, by_fill=by_fill) for by_fill in (True, False))
+    def __init__(
+        self, cliques: Iterable[Clique], sizes: Mapping[str, int], runs: Sequence[_Elimination] | None = None
+    ) -> None:
+        self._sizes, self._places = sizes, {name: place for place, name in enumerate(sizes)}
+        volumes, masks = tuple(sizes.values()), [self._mask(clique) for clique in cliques]
+        self._runs = runs or [_Elimination(_State.of_cliques(masks, volumes, by_fill=fill)) for fill in (True, False)]
 
     @property
     def cells(self) -> int:
@@ -146,7 +158,7 @@ class Triangulation:
 
     def adding(self, clique: Clique) -> Triangulation:
         """Return the triangulation with one more clique."""
-        return Triangulation((*self._cliques, clique), self._of)
+        return Triangulation((), self._sizes, [run.adding(self._mask(clique)) for run in self._runs])
 
     def _mask(self, clique: Clique) -> int:
         return sum(1 << self._places[name] for name in set(clique))
@@ -178,57 +190,138 @@ class CellBudget:
 
 
 @dataclass
-class _Step:
+class _State:
     """The state of an elimination.  Sets of attributes are bits of an integer.
 
     Attributes:
-        graph: the neighbors of each remaining attribute.
-        volumes: cells of an attribute with its neighbors.
-        costs: costs of the remaining attributes.
-        nodes: the nodes until then, with ``cells`` cells in total.
-        separators: the neighbors of each eliminated attribute when it was eliminated.
-        changed: attributes whose neighbors, or the edges among these, the previous step changed.
+        sizes: cells of each attribute.
+        by_fill: True if the edges that an elimination adds come before the cells of its node.
+        graph: neighbors of each remaining attribute.
+        volumes: cells of each attribute with its neighbors.
+        fills: missing edges among the neighbors of each attribute, if ``by_fill``.
+        costs: cost of each attribute, None after its elimination.
     """
 
+    sizes: Sequence[int]
+    by_fill: bool
     graph: list[int]
     volumes: list[int]
-    costs: dict[int, _Cost]
-    nodes: tuple[int, ...] = ()
-    cells: int = 0
-    changed: int = 0
-    separators: set[int] = field(default_factory=set)
+    fills: list[int]
+    costs: list[_Cost | None]
 
-    @property
-    def cost(self) -> _Cost:
-        """Return the least cost, which names the attribute to eliminate."""
-        return min(self.costs.values())
+    @staticmethod
+    def of_cliques(cliques: Iterable[int], sizes: Sequence[int], *, by_fill: bool) -> _State:
+        """Return the state before the first elimination."""
+        many = len(sizes)
+        state = _State(sizes, by_fill, [0] * many, list(sizes), [0] * many, [None] * many)
+        for clique in cliques:
+            state.connect(clique)
+        state.costs = [(state.fills[place], state.volumes[place], place) for place in range(many)]
+        return state
 
-    def copy(self) -> _Step:
-        """Return a copy that may be changed."""
-        return _Step(
-            list(self.graph),
-            list(self.volumes),
-            dict(self.costs),
-            self.nodes,
-            self.cells,
-            separators=set(self.separators),
-        )
+    def restored(self, graph: Sequence[int], costs: Sequence[_Cost | None]) -> _State:
+        """Return the state with these neighbors and costs."""
+        fills, volumes = [cost[0] if cost else 0 for cost in costs], [cost[1] if cost else 0 for cost in costs]
+        return _State(self.sizes, self.by_fill, list(graph), volumes, fills, list(costs))
+
+    def connect(self, clique: int) -> int:
+        """Add the missing edges of a clique, and return the attributes whose costs change."""
+        graph, volumes, sizes, fills = self.graph, self.volumes, self.sizes, self.fills
+        changed, rest = 0, clique
+        while rest:
+            one = rest & -rest
+            rest ^= one
+            missing = rest & ~graph[place := one.bit_length() - 1]
+            while missing:
+                other = missing & -missing
+                missing ^= other
+                end = other.bit_length() - 1
+                near, far = graph[place], graph[end]
+                if self.by_fill:
+                    shared = near & far
+                    fills[place] += (near ^ shared).bit_count()
+                    fills[end] += (far ^ shared).bit_count()
+                    changed |= shared
+                    while shared:
+                        low = shared & -shared
+                        shared ^= low
+                        fills[low.bit_length() - 1] -= 1
+                graph[place], graph[end] = near | other, far | one
+                volumes[place] *= sizes[end]
+                volumes[end] *= sizes[place]
+                changed |= one | other
+        return changed
+
+    def remove(self, chosen: int) -> int:
+        """Eliminate an attribute, and return the attributes whose costs may change."""
+        graph, volumes, fills, size = self.graph, self.volumes, self.fills, self.sizes[chosen]
+        adjacent, bit = graph[chosen], 1 << chosen
+        self.costs[chosen] = None
+        outside, rest = ~(adjacent | bit), adjacent
+        while rest:
+            low = rest & -rest
+            rest ^= low
+            place = low.bit_length() - 1
+            neighbors = graph[place]
+            if self.by_fill:
+                fills[place] -= (neighbors & outside).bit_count()
+            graph[place] = neighbors ^ bit
+            volumes[place] //= size
+        return adjacent if self.by_fill and not fills[chosen] else adjacent | self.connect(adjacent)
+
+    def updated(self, attributes: int) -> list[_Cost]:
+        """Update the costs of attributes, and return those that are new."""
+        costs, fills, volumes = self.costs, self.fills, self.volumes
+        new = []
+        while attributes:
+            low = attributes & -attributes
+            attributes ^= low
+            place = low.bit_length() - 1
+            cost = fills[place], volumes[place], place
+            if cost != costs[place]:
+                costs[place] = cost
+                new.append(cost)
+        return new
 
 
 class _Elimination:
-    """A greedy elimination, step by step."""
+    """A greedy elimination, and for each step the neighbors and costs before it.
 
-    def __init__(self, graph: Sequence[int], sizes: Sequence[int], *, by_fill: bool) -> None:
-        self._sizes, self._by_fill = sizes, by_fill
-        step = _Step(
-            list(graph), [size * self._cells(adjacent) for size, adjacent in zip(sizes, graph, strict=True)], {}
-        )
-        step.costs = {place: self._cost(place, step.graph, step.volumes[place]) for place in range(len(graph))}
-        self.steps: list[_Step] = []
-        while step.costs:
-            self.steps.append(step)
-            step = self._next(step.copy())
-        self.nodes, self.cells = step.nodes, step.cells
+    :meth:`fits` repeats only the steps that one more clique changes.
+    """
+
+    def __init__(self, start: _State) -> None:
+        self._start = start
+        self._states: list[tuple[list[int], list[_Cost | None]]] = []
+        self._least: list[_Cost] = []
+        self._changed = [0]
+        self._separators: list[int] = []
+        self._cells = [0]
+        self.nodes: list[int] = []
+        state, separators = start.restored(start.graph, start.costs), set[int]()
+        heap = _heap(state)
+        while cost := _cheapest(heap, state):
+            self._states.append((state.graph[:], state.costs[:]))
+            self._least.append(cost)
+            chosen = cost[-1]
+            adjacent = state.graph[chosen]
+            node, cells = adjacent | 1 << chosen, 0
+            if node not in separators:  # else the node is within an earlier one, because separators are cliques
+                self.nodes.append(node)
+                cells = cost[1]
+            separators.add(adjacent)
+            self._separators.append(adjacent)
+            self._cells.append(self._cells[-1] + cells)
+            self._changed.append(state.remove(chosen))
+            for cost in state.updated(self._changed[-1]):
+                heappush(heap, cost)
+        self.cells = self._cells[-1]
+
+    def adding(self, clique: int) -> _Elimination:
+        """Return the elimination with the edges of one more clique."""
+        start = self._start.restored(self._start.graph, self._start.costs)
+        start.updated(start.connect(clique))
+        return _Elimination(start)
 
     def fits(self, clique: int, most: int) -> bool:
         """Return True if there would be at most ``most`` cells with the edges of one more clique.
@@ -238,64 +331,52 @@ class _Elimination:
         """
         least: _Cost | None = None
         affected = 0
-        for step in self.steps:
-            graph = step.graph
-            extra = {place: missing for place in _bits(clique) if (missing := clique & ~graph[place] & ~(1 << place))}
-            if not extra:
-                break
-            if least is None or step.changed & affected:
-                affected = clique
-                for place, missing in extra.items():
-                    for other in _bits(missing):
-                        affected |= graph[place] & graph[other]
-                least = min(self._with(extra, step.copy(), affected).values())
-            chosen = step.cost[-1]
-            if clique >> chosen & 1 or (least < step.cost and least[-1] != chosen):
-                changed = step.copy()
-                changed.costs |= self._with(extra, changed, affected)
-                while changed.costs and changed.cells <= most:
-                    changed = self._next(changed)
-                return changed.cells <= most
+        for step, (cost, changed) in enumerate(zip(self._least, self._changed, strict=False)):
+            if least is None or changed & affected:
+                state = self._start.restored(*self._states[step])
+                affected = state.connect(clique)
+                if not affected:
+                    break
+                affected |= clique
+                state.updated(affected)
+                least = min(filter(None, (state.costs[place] for place in _bits(affected))))
+            chosen = cost[-1]
+            if clique >> chosen & 1 or (least < cost and least[-1] != chosen):
+                return self._fits_from(step, clique, most)
             if affected >> chosen & 1:
                 least = None  # the attribute is eliminated
         return self.cells <= most
 
-    def _with(self, extra: Mapping[int, int], step: _Step, affected: int) -> dict[int, _Cost]:
-        """Add edges to a step, and return the costs of the attributes that they affect."""
-        for place, missing in extra.items():
-            step.graph[place] |= missing
-            step.volumes[place] *= self._cells(missing)
-        return {place: self._cost(place, step.graph, step.volumes[place]) for place in _bits(affected)}
+    def _fits_from(self, step: int, clique: int, most: int) -> bool:
+        """Return True if there would be at most ``most`` cells if the clique's edges change the steps from a step."""
+        state, separators = self._start.restored(*self._states[step]), set(self._separators[:step])
+        cells = self._cells[step]
+        state.updated(state.connect(clique))
+        heap = _heap(state)
+        while cells <= most and (cost := _cheapest(heap, state)):
+            chosen = cost[-1]
+            adjacent = state.graph[chosen]
+            if adjacent | 1 << chosen not in separators:
+                cells += cost[1]
+            separators.add(adjacent)
+            for new in state.updated(state.remove(chosen)):
+                heappush(heap, new)
+        return cells <= most
 
-    def _next(self, step: _Step) -> _Step:
-        """Eliminate the attribute of least cost; ``step`` is changed."""
-        graph, volumes, costs = step.graph, step.volumes, step.costs
-        chosen = min(costs.values())[-1]
-        del costs[chosen]
-        adjacent = graph[chosen]
-        node = adjacent | 1 << chosen
-        if node not in step.separators:  # else the node is within an earlier one, because separators are cliques
-            step.nodes, step.cells = (*step.nodes, node), step.cells + volumes[chosen]
-        step.separators.add(adjacent)
-        step.changed = adjacent
-        for place in _bits(adjacent):
-            missing = adjacent & ~graph[place] & ~(1 << place)
-            graph[place] = (graph[place] | missing) & ~(1 << chosen)
-            volumes[place] = volumes[place] // self._sizes[chosen] * self._cells(missing)
-            for other in _bits(missing):
-                step.changed |= graph[place] & graph[other]
-        for place in _bits(step.changed):
-            costs[place] = self._cost(place, graph, volumes[place])
-        return step
 
-    def _cost(self, place: int, graph: Sequence[int], volume: int) -> _Cost:
-        if not self._by_fill:
-            return 0, volume, place
-        adjacent = graph[place]
-        return sum((adjacent & ~graph[other]).bit_count() - 1 for other in _bits(adjacent)), volume, place
+def _heap(state: _State) -> list[_Cost]:
+    heap = [cost for cost in state.costs if cost]
+    heapify(heap)
+    return heap
 
-    def _cells(self, attributes: int) -> int:
-        return math.prod(self._sizes[place] for place in _bits(attributes))
+
+def _cheapest(heap: list[_Cost], state: _State) -> _Cost | None:
+    """Remove outdated costs from a heap, and return the least cost, or None if all attributes are eliminated."""
+    while heap:
+        cost = heappop(heap)
+        if state.costs[cost[-1]] is cost:
+            return cost
+    return None
 
 
 def _bits(mask: int) -> Iterator[int]:

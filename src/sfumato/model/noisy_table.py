@@ -1,4 +1,4 @@
-"""Noisy contingency tables of a release: the values, the groups of codes, and the noise.
+"""Noisy contingency tables of a release: the values, the groups of codes, the noise, and sums of tables.
 
 They are public and charged with the release that measured them.  Storing them with the fitted model costs no privacy,
 because their values are the output of the mechanism.
@@ -10,18 +10,34 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.bounded_cache import cached
+from sfumato.domain import Categorical, Domain
 from sfumato.errors import SizeError
+from sfumato.model.factor import FloatArray
 from sfumato.privacy.noise import Noise
 from sfumato.privacy.noise_kinds import noise_from_json
 
 CodeGroups: TypeAlias = tuple[int, ...] | None
 """The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
+
+CONFIDENCE = Fraction(95, 100)
+"""Confidence of every stated error."""
+
+MISSED = 1 - CONFIDENCE
+"""Probability that a stated error is too small."""
+
+LEAST_POOLED = 2.0
+"""Variance of noise below which tables are not pooled, because few integers are likely."""
+
+_SMALL_VARIANCE = 16.0
+_NEVER_MERGED = 2  # values of a list
+_ROUNDING = 1e-12  # tolerance of a sum of probabilities
 
 _VERSION = 1
 _LARGEST = 1 << 62
@@ -292,3 +308,120 @@ def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
     if len(groups) != codes or set(groups) != set(range(max(groups) + 1)):
         raise SizeError(f"a noisy table has groups that are not those of {codes} codes")
     return max(groups) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class PooledMarginal:
+    """A noisy table summed over all but some of its attributes, or several pooled by inverse variance.
+
+    Attributes:
+        counts: one axis per attribute.
+        groups: the group of each code of an attribute, shape ``(codes,)``.
+        noise: noise on one cell of the table.  For several tables, it is the noise of the table with the most noise.
+        summed: number of cells of this table in each count.
+        left: share of the variance of its noise that remains after pooling.
+        weight: the largest weight of a pooled table; a row of noise moves a count by at most this part of a row.
+    """
+
+    counts: NDArray[np.int64] | FloatArray
+    groups: tuple[NDArray[np.int64], ...]
+    noise: Noise
+    summed: int
+    left: float = 1.0
+    weight: float = 1.0
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise on one count."""
+        return math.sqrt(self.noise.variance * self.summed * self.left)
+
+    def noise_bound(self, *, counts: int = 1, simultaneous: int = 1, missed: Fraction = MISSED) -> float:
+        """Return a bound on the noise of a sum of ``counts`` counts that ``simultaneous`` such sums keep at once.
+
+        One of them exceeds it with a probability of at most ``missed``.  Pooled noise has no heavier tails than the
+        noise of one table, each in its own standard deviations.  Both have steps, so the bound is half a step larger
+        before it is scaled, and half of a step of pooled noise larger after.
+        """
+        alone = _quantile(self.noise, self.summed * counts, missed / simultaneous)
+        return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left) + self.weight / 2
+
+
+def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
+    """Return the most precise noisy table of the given attributes, summed over its others; None if no table has them.
+
+    The table with the finest groups is used.  Among several, a table that was measured before the groups were formed
+    comes first, because its noise decided on the groups.  If it were used only for the groups that it formed, its
+    errors would be stated only when they are large.  Then the table with the least noise is used, pooled by inverse
+    variance with independent tables over the same groups.  Attributes that never have groups are pooled from all
+    tables.
+    """
+    held = [table for table in tables if set(attributes) <= set(table.attributes)]
+    free = never_grouped(attributes, domain)
+    sums = [(table.fresh or free, summed_table(table, tuple(attributes), domain)) for table in held]
+    best = min(sums, key=lambda one: (-one[1].counts.size, one[0], one[1].deviation), default=None)
+    return None if best is None else _pooled(best[1], [one for fresh, one in sums if fresh == best[0]])
+
+
+def never_grouped(attributes: Sequence[str], domain: Domain) -> bool:
+    """Return True if every attribute is a list of at most two values, which no method merges."""
+    return all(isinstance(domain[name], Categorical) and domain[name].size <= _NEVER_MERGED for name in attributes)
+
+
+def _pooled(best: PooledMarginal, others: Sequence[PooledMarginal]) -> PooledMarginal:
+    """Return the pooled counts over the groups of the best table.
+
+    If its noise is below a few rows, only the best table is used.
+    """
+    same = [one for one in others if all(map(np.array_equal, one.groups, best.groups))]
+    return best if best.noise.variance < LEAST_POOLED else combined(same)
+
+
+def combined(parts: Sequence[PooledMarginal]) -> PooledMarginal:
+    """Return the mean of independent counts of the same cells, weighted by inverse variance."""
+    if len(parts) == 1:
+        return parts[0]
+    precisions = np.array([1 / part.deviation**2 for part in parts])
+    shares = precisions / precisions.sum()
+    counts: FloatArray = np.tensordot(shares, np.array([part.counts for part in parts], dtype=np.float64), axes=1)
+    widest = max(parts, key=lambda part: part.noise.variance)  # whole steps widen its bound least
+    left = 1 / (precisions.sum() * widest.noise.variance * widest.summed)
+    return replace(widest, counts=counts, left=float(left), weight=float(shares.max()))
+
+
+def summed_table(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> PooledMarginal:
+    """Return a noisy table summed over all attributes but the given ones, which it holds."""
+    others = tuple(axis for axis, name in enumerate(table.attributes) if name not in attributes)
+    left = [name for name in table.attributes if name in attributes]
+    counts = table.values.sum(axis=others).transpose([left.index(name) for name in attributes])
+    groups = tuple(table.group_numbers(name, domain) for name in attributes)
+    return PooledMarginal(counts, groups, table.noise, table.values.size // max(1, counts.size))
+
+
+@cached(1_000)
+def _quantile(noise: Noise, summed: int, missed: Fraction) -> int:
+    """Return the smallest k with P(|sum of noise| > k) <= ``missed``; for a sum it is nearly the smallest.
+
+    A sum of m draws is assumed to reach root m times as far as one draw, including the half step of rounding.  A sum of
+    discrete Gaussians is nearly a discrete Gaussian of m times the variance (Canonne, Kamath and Steinke 2020).  Sums
+    of Laplace noise have lighter tails than one draw, each in its own standard deviations.  If the noise is so small
+    that single integers matter, its distribution is summed exactly.
+    """
+    if summed == 1:
+        return noise.quantile(1 - missed)
+    if noise.variance >= _SMALL_VARIANCE:
+        return math.ceil((_quantile(noise, 1, missed) + 0.5) * math.sqrt(summed))
+    return int(np.argmax(2 * _tails(noise, summed) <= max(float(missed), _ROUNDING))) - 1
+
+
+def _tails(noise: Noise, summed: int) -> FloatArray:
+    """Return P(sum >= k) for k from 0, for ``summed`` independent draws, by the product of their characteristic
+    functions.
+    """
+    support = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
+    probabilities = np.zeros(2 * support)
+    for k in range(-support + 1, support):
+        if abs(k) <= 128:  # noqa: PLR2004  (beyond, noise of such a variance has no probability)
+            probabilities[k] = noise.pmf(abs(k))
+    sums = np.maximum(np.fft.irfft(np.fft.rfft(probabilities) ** summed, 2 * support)[:support], 0.0)
+    tails: FloatArray = np.cumsum(sums[::-1])[::-1]
+    return tails

@@ -99,22 +99,25 @@ def tune_rows(
 class _Residuals:
     """The rows' counts of a table minus its target, flat, and its ``weight`` of a squared residual.
 
-    ``offsets`` are, for each attribute, the summands of its cells in the number of a cell of the table.
+    ``offsets`` are, for each attribute, the summands of its cells in the number of a cell of the table.  ``strides``
+    and ``lengths`` are the strides and lengths of its axis.
     """
 
     residuals: FloatArray
-    offsets: dict[int, NDArray[np.int32]]
+    offsets: dict[int, NDArray[np.int64]]
+    strides: dict[int, int]
+    lengths: dict[int, int]
     weight: float
 
     @staticmethod
     def of_rows(columns: Sequence[CodeArray], target: TargetTable) -> _Residuals:
         """Return the residuals of rows."""
         strides = np.cumprod((1, *target.counts.shape[:0:-1]))[::-1]
-        offsets = {
-            attribute: (places * stride).astype(np.int32)
-            for attribute, places, stride in zip(target.attributes, target.places, strides, strict=True)
-        }
-        table = _Residuals(-target.counts.ravel(), offsets, 1 / (target.variance + _ROUNDING))
+        places = dict(zip(target.attributes, target.places, strict=True))
+        steps = dict(zip(target.attributes, strides.tolist(), strict=True))
+        offsets = {attribute: places[attribute].astype(np.int64) * steps[attribute] for attribute in places}
+        lengths = dict(zip(target.attributes, target.counts.shape, strict=True))
+        table = _Residuals(-target.counts.ravel(), offsets, steps, lengths, 1 / (target.variance + _ROUNDING))
         table.residuals += np.bincount(table.cells(columns, slice(None)), minlength=target.counts.size)
         return table
 
@@ -123,33 +126,57 @@ class _Residuals:
         """Return half of the weighted sum of squared residuals."""
         return 0.5 * self.weight * float((self.residuals**2).sum())
 
-    def cells(self, columns: Sequence[CodeArray], rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
+    def cells(self, columns: Sequence[CodeArray], rows: slice) -> NDArray[np.int64]:
         """Return the number of the cell of each row."""
-        cells: NDArray[np.int32] = sum(  # type: ignore[assignment]  # there is an attribute
-            offsets[columns[attribute][rows]] for attribute, offsets in self.offsets.items()
+        cells: NDArray[np.int64] = sum(  # type: ignore[assignment]  # there is an attribute
+            offsets.take(columns[attribute][rows]) for attribute, offsets in self.offsets.items()
         )
         return cells
 
-    def ends(
-        self, columns: Sequence[CodeArray], attribute: int, rows: NDArray[np.int64], cells: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the numbers of the cells of rows before and after they move to other cells of an attribute."""
-        offsets, old = self.offsets[attribute], self.cells(columns, rows)
-        return old, old - offsets[columns[attribute][rows]] + offsets[cells]
-
-    def change(
-        self, columns: Sequence[CodeArray], attribute: int, rows: NDArray[np.int64], cells: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return the change of the counts if rows move to other cells of an attribute."""
-        old, new = (
-            np.bincount(end, minlength=len(self.residuals)) for end in self.ends(columns, attribute, rows, cells)
-        )
-        change: NDArray[np.int64] = new - old
+    def change(self, old: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the change of the counts if rows move from old to new cells."""
+        change: NDArray[np.int64] = np.bincount(new, minlength=self.residuals.size)
+        change -= np.bincount(old, minlength=self.residuals.size)
         return change
 
     def gain(self, more: NDArray[np.int64]) -> float:
         """Return the loss that a change of the counts saves."""
         return -self.weight * float((more * (self.residuals + 0.5 * more)).sum())
+
+    def rows_of(self, values: NDArray[np.float32], attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the values of all cells of an attribute, one row for each number of the other attributes' cells.
+
+        This reads whole rows of memory, which is faster than one value at a time.
+        """
+        stride, length = self.strides[attribute], self.lengths[attribute]
+        places = self.offsets[attribute] // stride
+        by_others = values.reshape(-1, length, stride).swapaxes(1, 2)[..., places].reshape(-1, len(places))
+        return by_others.take(others // (length * stride) * stride + others % stride, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Proposals:
+    """Rows that may move to new ``cells`` of an attribute, and their old and new cells of each table."""
+
+    rows: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    ends: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+    def select(self, part: slice | NDArray[np.int64]) -> _Proposals:
+        """Return some of the proposals."""
+        return _Proposals(self.rows[part], self.cells[part], [(old[part], new[part]) for old, new in self.ends])
+
+    def gains(self, tables: Sequence[_Residuals]) -> FloatArray:
+        """Return the loss that each move saves alone."""
+        gains = np.zeros(len(self.rows))
+        for table, (old, new) in zip(tables, self.ends, strict=True):
+            saved = table.residuals.take(old)
+            saved -= table.residuals.take(new)
+            saved -= 1
+            saved *= table.weight
+            saved[old == new] = 0.0
+            gains += saved
+        return gains
 
 
 @dataclass(eq=False)
@@ -175,24 +202,25 @@ class _Tuning:
         part of the moves, those that save most.  If it saves nothing, the next batch is half as large.
         """
         tables = [table for table in self.tables if attribute in table.offsets]
-        rows, cells = self._proposals(attribute, window, tables, zeros, generator)
+        proposals = self._proposals(attribute, window, tables, zeros, generator)
         column, saved = self.columns[attribute], 0.0
         for _ in range(_BATCHES):
-            single = self._gains(attribute, rows, cells, tables)
-            order = np.argsort(-single, kind="stable")[: np.count_nonzero(single > 0)]
-            rows, cells = rows[order], cells[order]
-            if not len(rows):
+            single = proposals.gains(tables)
+            saving = np.flatnonzero(single > 0)
+            if not len(saving):
                 break
+            proposals = proposals.select(saving[np.argsort(-single[saving], kind="stable")])
             part = self.parts.get(attribute, _FIRST_PART)
-            many = max(1, int(part * len(rows)))
-            changes = [table.change(self.columns, attribute, rows[:many], cells[:many]) for table in tables]
+            many = max(1, int(part * len(saving)))
+            batch = proposals.select(slice(many))
+            changes = [table.change(*ends) for table, ends in zip(tables, batch.ends, strict=True)]
             gain = sum(table.gain(more) for table, more in zip(tables, changes, strict=True))
             self.parts[attribute] = min(1.0, part * _GROW) if gain > 0 else part * _SHRINK
             if gain > 0:
-                column[rows[:many]] = cells[:many]
+                column[batch.rows] = batch.cells
                 for table, more in zip(tables, changes, strict=True):
                     table.residuals += more
-                saved, rows, cells = saved + gain, rows[many:], cells[many:]
+                saved, proposals = saved + gain, proposals.select(slice(many, None))
         return saved
 
     def _proposals(
@@ -202,35 +230,31 @@ class _Tuning:
         tables: Sequence[_Residuals],
         zeros: Sequence[ImpossibleCells],
         generator: np.random.Generator,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ) -> _Proposals:
         """Return the rows that may save loss by a move, and a new cell for each.
 
         The new cell is random among those that save loss, and likelier if it saves more.
         """
         slopes = [(table.weight * table.residuals).astype(np.float32) for table in tables]
+        present = [table.cells(self.columns, window) for table in tables]
         now = np.zeros(window.stop - window.start, dtype=np.float32)
-        for table, slope in zip(tables, slopes, strict=True):
-            now += slope[table.cells(self.columns, window)]
+        for slope, cells in zip(slopes, present, strict=True):
+            now += slope.take(cells)
         excess = np.flatnonzero(now > 0)
         rows = excess + window.start
+        old = [cells[excess] for cells in present]
+        others = [
+            cells - table.offsets[attribute].take(self.columns[attribute][rows])
+            for table, cells in zip(tables, old, strict=True)
+        ]
         saved = np.repeat(
             now[excess][:, None] - np.float32(sum(table.weight for table in tables)), self.sizes[attribute], 1
         )
-        for table, slope in zip(tables, slopes, strict=True):
-            offsets = table.offsets[attribute]
-            others = table.cells(self.columns, rows) - offsets[self.columns[attribute][rows]]
-            saved -= slope[others[:, None] + offsets]
+        for table, slope, base in zip(tables, slopes, others, strict=True):
+            saved -= table.rows_of(slope, attribute, base)
         saved *= generator.random(saved.shape, dtype=np.float32)
         for each in zeros:
             saved[np.broadcast_to(each.of_rows(self.columns, attribute, rows), saved.shape)] = -np.inf
-        return rows, saved.argmax(axis=1)
-
-    def _gains(
-        self, attribute: int, rows: NDArray[np.int64], cells: NDArray[np.int64], tables: Sequence[_Residuals]
-    ) -> FloatArray:
-        """Return the loss that each move saves alone."""
-        gains = np.zeros(len(rows))
-        for table in tables:
-            old, new = table.ends(self.columns, attribute, rows, cells)
-            gains += np.where(old == new, 0.0, table.weight * (table.residuals[old] - table.residuals[new] - 1))
-        return gains
+        chosen = saved.argmax(axis=1)
+        new = [base + table.offsets[attribute].take(chosen) for table, base in zip(tables, others, strict=True)]
+        return _Proposals(rows, chosen, list(zip(old, new, strict=True)))

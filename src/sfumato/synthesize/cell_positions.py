@@ -8,13 +8,16 @@ both together cost as much as one.
 
 Numbers are drawn with randomness for post-processing, which may be seeded.  No guarantee depends on it.  The noise on
 the sums is drawn in ``privacy``.
+
+Round numbers are more frequent than others.  Rows by the last step (5, 10, 50, ...) that divides their number are
+counted for each column of integers, over all wide cells together.  Numbers are drawn with these frequencies.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -24,11 +27,14 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.measurables import Measurement
-from sfumato.vault.value_measurables import Positions
+from sfumato.vault.measurables import IntegerArray, Measurement
+from sfumato.vault.value_measurables import Positions, RoundNumbers
 
 SHARE = Fraction(1, 100)
 """Share of the loss for the positions of all attributes with wide cells together, if there are any."""
+
+ROUND_SHARE = Fraction(1, 500)
+"""Share of the loss for the round numbers of all attributes of integers with wide cells together."""
 
 _STEPS = 1 << 12  # minimum steps that one row adds: enough for any precision
 _FINE = 1 << 8  # steps of the widest cells of nearly all people
@@ -39,10 +45,35 @@ _ANYWHERE = 1 / 3  # prior variance of a mean position: uniform on [-1, 1]
 
 
 @dataclass(frozen=True)
+class Rounding:
+    """The relative frequency of a number by the last step that divides it.
+
+    ``steps`` are multiples of those before.  ``weights`` has one more entry, for numbers that no step divides.
+    """
+
+    steps: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    def of(self, numbers: IntegerArray) -> FloatArray:
+        """Return the weights of numbers."""
+        last = np.full(numbers.shape, len(self.steps))
+        for place, step in enumerate(self.steps):
+            last[numbers % step == 0] = place
+        weights: FloatArray = np.array(self.weights)[last]
+        return weights
+
+
+@dataclass(frozen=True)
 class CellPosition:
-    """The mean positions of the declared cells of an attribute, -1 at their lower and 1 at their upper ends."""
+    """The positions of the numbers of an attribute within its declared cells.
+
+    Attributes:
+        cells: mean positions, -1 at the lower and 1 at the upper end of a cell.
+        rounding: frequencies of round numbers; None if all numbers of a cell are alike.
+    """
 
     cells: tuple[float, ...]
+    rounding: Rounding | None = None
 
     @staticmethod
     def of_all(mean: float, deviation: float, declared: int) -> CellPosition:
@@ -57,24 +88,55 @@ def attributes_with_wide_cells(domain: Domain) -> list[Integer | Real]:
 
 
 def share(domain: Domain) -> Fraction:
-    """Return the share of the loss for positions: zero if every number has its own cell."""
-    return SHARE if attributes_with_wide_cells(domain) else Fraction(0)
+    """Return the share of the loss for positions and round numbers: zero if every number has its own cell."""
+    positions = SHARE if attributes_with_wide_cells(domain) else Fraction(0)
+    return positions + (ROUND_SHARE if round_number_queries(domain) else Fraction(0))
+
+
+def round_number_queries(domain: Domain) -> list[RoundNumbers]:
+    """Return the queries of round numbers: one for each attribute of integers with a cell of ten numbers or more.
+
+    Attributes with a cell of more than a billion numbers have none, because their cells are too large to list.
+    """
+    queries = []
+    for attribute in attributes_with_wide_cells(domain):
+        if isinstance(attribute, Integer):
+            low, high = _bounds(attribute)[: attribute.declared - (attribute.typical is not None)].T
+            widest = int((high - low).max()) + 1
+            if widest <= _WIDEST and (steps := candidate_steps(widest)):
+                queries.append(RoundNumbers(attribute.name, steps))
+    return queries
 
 
 def measure(
     mechanisms: Mechanisms, loss: Epsilon | Rho, counts: Mapping[str, FloatArray], deviations: Mapping[str, float]
 ) -> dict[str, CellPosition]:
-    """Measure the mean positions within the cells of every attribute with wide cells, together at ``loss``.
+    """Measure mean positions and round numbers within the cells of every attribute with wide cells, at ``loss``.
 
     ``counts`` are public: noisy counts of the cells of each attribute, with the ``deviations`` of their noise.
     """
     attributes = attributes_with_wide_cells(mechanisms.domain)
     queries = [position_query(attribute, counts[attribute.name]) for attribute in attributes]
-    measured = mechanisms.measure(queries, loss)
-    return {
+    rounds = round_number_queries(mechanisms.domain)
+    part = ROUND_SHARE / share(mechanisms.domain) if rounds else Fraction(0)
+    shares = [*[(1 - part) / len(queries)] * len(queries), *[part / max(1, len(rounds))] * len(rounds)]
+    measured = mechanisms.measure([*queries, *rounds], loss, shares=shares)
+    positions = {
         attribute.name: position(mechanisms.domain, attribute, answer, counts[query.value], deviations[query.value])
-        for attribute, query, answer in zip(attributes, queries, measured, strict=True)
+        for attribute, query, answer in zip(attributes, queries, measured, strict=False)
     }
+    for query, answer in zip(rounds, measured[len(queries) :], strict=True):
+        rounding = _rounding(mechanisms.domain, query, answer, counts[query.value])
+        positions[query.value] = replace(positions[query.value], rounding=rounding)
+    return positions
+
+
+def _rounding(domain: Domain, query: RoundNumbers, measured: Measurement, counts: FloatArray) -> Rounding | None:
+    attribute = domain[query.value]
+    assert isinstance(attribute, Integer)
+    bounds = _bounds(attribute).astype(np.int64)
+    rows = np.where(query.wide_cells(domain), np.maximum(counts[: attribute.declared], 0.0), 0.0)
+    return fit_rounding(bounds, rows, query.steps, measured.values.astype(np.float64), measured.standard_error)
 
 
 def position_query(attribute: Integer | Real, counts: FloatArray) -> Positions:
@@ -204,6 +266,11 @@ def sample_within_cells(
     random: np.random.Generator,
 ) -> FloatArray:
     """Draw numbers from declared cells at the mean positions; integers for integer attributes."""
+    if position.rounding is not None and isinstance(attribute, Integer):
+        bounds, cells = _bounds(attribute).astype(np.int64), np.asarray(codes, dtype=np.int64)
+        if int(np.diff(bounds[np.unique(cells)]).max(initial=0)) < _WIDEST:
+            rounded = draw_rounded(bounds, cells, np.array(position.cells), position.rounding, random)
+            return rounded.astype(np.float64)
     low, high = _bounds(attribute)[np.asarray(codes)].T
     means = np.array(position.cells)[np.asarray(codes)]
     if isinstance(attribute, Real):
@@ -214,3 +281,168 @@ def sample_within_cells(
         np.floor(numbers * exponential_positions(means * (numbers - 1) / numbers, random)), high - low
     )
     return integers
+
+
+# --- round numbers
+
+_MOST_STEPS = 24
+_CLEAR = 3.0  # deviations of noise from which an excess of rows counts
+_ENOUGH = 4.0  # deviations of noise that cells with a multiple of a step need in rows
+_FITS = 30
+_LEAST = 1e-9  # least weight, relative to the largest
+_STEEPEST, _HALVINGS = 60.0, 40  # search for the slope of a cell
+_MOST_NUMBERS = 1 << 16  # numbers of all cells that are listed one by one
+_LEAST_NUMBERS = 64  # of one cell
+_MOST_BETWEEN = 10**5  # numbers of a gap between two listed ones
+_WIDEST = 10**9  # numbers of a cell: ten thousand gaps
+
+
+def candidate_steps(widest: int) -> tuple[int, ...]:
+    """Return the steps that a cell of ``widest`` integers contains at least twice.
+
+    >>> candidate_steps(100)
+    (5, 10, 50)
+    """
+    steps = (5 * 10 ** (place // 2) if place % 2 == 0 else 10 ** (place // 2 + 1) for place in range(_MOST_STEPS))
+    return tuple(step for step in steps if 2 * step <= widest)
+
+
+def fit_rounding(
+    bounds: IntegerArray, rows: FloatArray, steps: tuple[int, ...], counts: FloatArray, deviation: float
+) -> Rounding | None:
+    """Estimate the weights of steps from noisy counts; None if noise may explain them.
+
+    Args:
+        bounds: first and last number of each cell, shape ``(cells, 2)``.
+        rows: noisy number of rows of each cell; zero if its numbers do not matter.
+        steps: the counted steps.
+        counts: noisy rows by the last step, then rows that no step divides: shape ``(steps + 1,)``.
+        deviation: standard deviation of the noise on a count.
+    """
+    numbers = _numbers_by_step(bounds, steps)
+
+    def expected(weights: FloatArray) -> FloatArray:
+        held = numbers * weights
+        sums = held.sum(axis=1)
+        each: FloatArray = (rows / np.where(sums > 0, sums, 1.0)) @ held
+        return each
+
+    weights = np.ones(len(steps) + 1)
+    even = expected(weights)
+    excess = counts - even
+    clear = (np.abs(excess) > _CLEAR * deviation) & (rows @ (numbers > 0) > _ENOUGH * deviation)
+    if not clear.any():
+        return None
+    shrinkage = 1 - (deviation / np.where(clear, excess, 1.0)) ** 2
+    target = np.maximum(even + np.where(clear, shrinkage * excess, 0.0), 0.0)
+    target *= even.sum() / max(target.sum(), 1.0)
+    for _ in range(_FITS):  # iterative proportional fitting
+        now = expected(weights)
+        weights *= np.where(now > 0, target / np.where(now > 0, now, 1.0), 1.0)
+        weights = np.maximum(weights / weights.max(), _LEAST)
+    return Rounding(steps, tuple(weights.tolist()))
+
+
+def _numbers_by_step(bounds: IntegerArray, steps: tuple[int, ...]) -> FloatArray:
+    """Return how many numbers of each cell have each last step, shape ``(cells, steps + 1)``; the last have none."""
+    low, high = bounds.T
+    multiples = [high - low + 1, *(high // step - (low - 1) // step for step in steps)]
+    none, *exact = (np.subtract(*pair) for pair in zip(multiples, [*multiples[1:], 0], strict=True))
+    return np.stack([*exact, none], axis=1).astype(np.float64)
+
+
+def draw_rounded(
+    bounds: IntegerArray, codes: IntegerArray, means: FloatArray, rounding: Rounding, random: np.random.Generator
+) -> IntegerArray:
+    """Draw a number from the cell of each row.
+
+    The density of a cell is the weights of its numbers times an exponential function, with the given mean.
+
+    Args:
+        bounds: first and last number of each cell, shape ``(cells, 2)``.
+        codes: cells of the rows.
+        means: mean positions of the cells, -1 at the first number and 1 at the last.
+        rounding: the weights of numbers.
+        random: the source of randomness.
+    """
+    drawn = np.empty(len(codes), dtype=np.int64)
+    order = np.argsort(codes, kind="stable")
+    present, starts = np.unique(codes[order], return_index=True)
+    most = max(_LEAST_NUMBERS, _MOST_NUMBERS // max(1, len(present)))
+    for cell, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+        low, high = bounds[cell].tolist()
+        if low == high:
+            drawn[rows] = low
+        else:
+            numbers = _Cell.list_numbers(low, high, rounding, most)
+            drawn[rows] = numbers.draw(float(means[cell]), len(rows), random)
+    return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Cell:
+    """The numbers of a cell: multiples of a power of ten one by one, and gaps with the numbers between them.
+
+    Attributes:
+        low: the first number.
+        high: the last number.
+        multiples: the multiples.
+        gaps: first and last number of each gap that lies at least in part in the cell: shape ``(2, gaps)``.
+        weights: weights of the multiples and gaps.
+        within: weights of the numbers of a whole gap.
+    """
+
+    low: int
+    high: int
+    multiples: IntegerArray
+    gaps: IntegerArray
+    weights: FloatArray
+    within: FloatArray
+
+    @staticmethod
+    def list_numbers(low: int, high: int, rounding: Rounding, most: int) -> _Cell:
+        """Return the numbers from ``low`` to ``high`` with their weights, and about ``most`` multiples."""
+        power = 1
+        while (high - low) // power > most and power < _MOST_BETWEEN:
+            power *= 10
+        multiples = np.arange(-(-low // power), high // power + 1) * power
+        starts = np.arange(low // power, high // power + 1) * power if power > 1 else multiples[:0]
+        gaps = np.stack([starts + 1, starts + power - 1])
+        within = rounding.of(np.arange(1, power))  # steps below the power divide it, so all gaps have equal weights
+        parts = np.maximum(np.minimum(gaps[1], high) - np.maximum(gaps[0], low) + 1, 0) / max(1, power - 1)
+        weights = np.concatenate([rounding.of(multiples), within.sum() * parts])
+        return _Cell(low, high, multiples, gaps, weights, within)
+
+    def draw(self, mean: float, rows: int, random: np.random.Generator) -> IntegerArray:
+        """Draw numbers with the given mean position."""
+        first, last = np.maximum(self.gaps[0], self.low), np.minimum(self.gaps[1], self.high)
+        places = 2 * (np.concatenate([self.multiples, (first + last) / 2]) - self.low) / (self.high - self.low) - 1
+        chosen = _choose(_tilted(self.weights, places, mean), rows, random)
+        numbers = np.concatenate([self.multiples, self.gaps[0]])[chosen]
+        gap = np.flatnonzero(chosen >= len(self.multiples))
+        if len(gap):
+            numbers[gap] += _choose(self.within, len(gap), random)
+            cut = gap[(numbers[gap] < self.low) | (numbers[gap] > self.high)]  # from a gap across an end of the cell
+            which = chosen[cut] - len(self.multiples)
+            numbers[cut] = random.integers(first[which], last[which], endpoint=True)
+        return numbers
+
+
+def _tilted(weights: FloatArray, places: FloatArray, mean: float) -> FloatArray:
+    """Return weights times an exponential function of the places, so that they have the given mean."""
+    low, high, tilted = -_STEEPEST, _STEEPEST, weights
+    for _ in range(_HALVINGS):
+        slope = (low + high) / 2
+        tilted = weights * np.exp(slope * places - abs(slope))
+        if tilted @ places < mean * tilted.sum():
+            low = slope
+        else:
+            high = slope
+    return tilted
+
+
+def _choose(weights: FloatArray, rows: int, random: np.random.Generator) -> IntegerArray:
+    sums = np.cumsum(weights)
+    chosen = np.searchsorted(sums, random.random(rows) * sums[-1], side="right")
+    chosen_below: IntegerArray = np.minimum(chosen, len(weights) - 1)
+    return chosen_below

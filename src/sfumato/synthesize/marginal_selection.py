@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import InputError
-from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
+from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most, with_least_runs
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import CellBudget, Clique
+from sfumato.model.junction_tree import CellBudget, Clique, spanning
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
@@ -39,9 +39,11 @@ _MOST_MARGINAL = 1 << 27  # the vault's limit at once; more would be refused whe
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _LEAST_AGAIN = 1e-4  # minimum part of a round's share that is measured
 _PATIENCE = 200  # consecutive candidates that exceed the cap before the search ends
-
 HELD = 2.0
 """Mean number of people per cell of a table after neighbors are joined, in deviations of noise."""
+
+LEAST_OUTSIDE = 0.25
+"""Least number of pairs outside the junction tree per column.  Tuning rows to fewer pairs gains nothing."""
 
 SPARSE = 0.4
 """Largest share of filled cells at which a table is measured again group by group.  Cells with fewer people than a
@@ -310,8 +312,14 @@ def select_marginals(
     before = sum(split.allocation_weight(table.size) for table in taken.values())
     parts = np.array([split.allocation_weight(size) for size in sizes])
     worth = _Worth(weights * scored.distances, parts, before, split=split, share=total_share)
-    chosen = worth.picked(cliques, cell_budget, worth.ties(cliques, cell_budget.tied))
+    chosen = _enough_outside(cliques, worth.picked(cliques, cell_budget, worth.ties(cliques, cell_budget.tied)))
     return _divided(scored, sizes, chosen, split=split, share=share, taken=taken)
+
+
+def _enough_outside(cliques: Sequence[Clique], chosen: Mapping[int, bool]) -> Mapping[int, bool]:
+    """Return the selected candidates, without those outside the tree if there are too few of them to tune rows."""
+    few = sum(not fits for fits in chosen.values()) < LEAST_OUTSIDE * len({name for each in cliques for name in each})
+    return {index: fits for index, fits in chosen.items() if fits or not few}
 
 
 def select_child_marginals(
@@ -409,20 +417,6 @@ class _Worth:
         return picked
 
 
-def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
-    """Yield pairs that close no cycle with earlier pairs: a maximum spanning tree if weights fall (Kruskal 1956).
-
-    >>> list(spanning([("a", "b"), ("b", "c"), ("a", "c"), ("d", "e"), ("c", "d")]))
-    [('a', 'b'), ('b', 'c'), ('d', 'e'), ('c', 'd')]
-    """
-    linked: dict[str, frozenset[str]] = {}
-    for pair in pairs:
-        one, other = (linked.get(name, frozenset({name})) for name in pair)
-        if one != other:
-            linked |= dict.fromkeys(one | other, one | other)
-            yield pair
-
-
 def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
     """Draw rows for counting marginals outside all cliques, because exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
@@ -448,11 +442,18 @@ def reference(
 def coarsened_marginals(fit: Fit, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
     """Return each marginal over the finest runs whose cells have ``HELD`` times ``deviation`` people on average.
 
-    Only neighbors of ordered attributes are joined.  Only the model's counts are read.
+    Only neighbors of ordered attributes are joined, but not to a few runs in a pair with one that is not ordered
+    (:func:`with_least_runs`).  Only the model's counts are read.
     """
     levels = {attribute.name: _levels(fit, attribute) for attribute in domain}
+    split = {name: with_least_runs(levels_of) for name, levels_of in levels.items()}
+    joinable = {attribute.name: not isinstance(attribute, Categorical) for attribute in domain}
     most = fit.model.total / (HELD * deviation)
-    return [Table(clique, runs_of_at_most(most, [levels[name] for name in clique])) for clique in cliques]
+    tables = []
+    for clique in cliques:
+        mixed = sorted(joinable[name] for name in clique) == [False, True]
+        tables.append(Table(clique, runs_of_at_most(most, [(split if mixed else levels)[name] for name in clique])))
+    return tables
 
 
 def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:

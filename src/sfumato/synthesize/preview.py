@@ -61,6 +61,12 @@ class Preview:
         """Return True if noise hides the pairs of a table of the public number of rows."""
         return self.rows is not None and self.rows < self.rows_for_pairs
 
+    @property
+    def in_smaller_tables(self) -> str:
+        """A clause about the pairs in tables of fewer than ``rows_for_pairs`` rows."""
+        hidden = "noise hides them"
+        return f"{hidden}, and batched then measures single columns alone" if self.method == "batched" else hidden
+
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
         return {**asdict(self), "hides_pairs": self.hides_pairs}
@@ -77,10 +83,8 @@ class Preview:
             lines += [f"  {name:<{width}}  {error:>9,}" for name, error in self.columns.items()]
         if self.pair is not None:
             lines.append(f"A count of a measured pair of values is off by about {pluralize(self.pair, 'row')}.")
-            lines.append(
-                f"Pairs need about {pluralize(self.rows_for_pairs, 'row')}.  In a smaller table noise hides them, and "
-                "batched then measures single columns alone."
-            )
+            needed = pluralize(self.rows_for_pairs, "row")
+            lines.append(f"Pairs need about {needed}.  In a smaller table {self.in_smaller_tables}.")
         return "\n".join(lines)
 
 

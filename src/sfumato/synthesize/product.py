@@ -257,7 +257,7 @@ def to_arrow(
 ) -> pa.Table:
     """Return rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
 
-    Numbers are drawn evenly from their cells, or about the measured mean ``positions``.  A date is the first day of its
+    Numbers are drawn evenly from their cells, or as the measured ``positions`` say.  A date is the first day of its
     cell, and a time stamp the first moment.  The release measures nothing finer than the cells.  Random days and hours
     would suggest knowledge of weekends and nights that it does not have.
     """
@@ -277,7 +277,8 @@ def _column(
     inside = np.where(declared, codes, 0)
     if isinstance(attribute, Integer | Real) and attribute.typical is not None:
         return _opened(attribute, _column(replace(attribute, typical=None), codes, random, position), codes)
-    if position is not None and any(position.cells) and isinstance(attribute, Integer | Real):
+    measured = position is not None and (any(position.cells) or position.rounding is not None)
+    if position is not None and measured and isinstance(attribute, Integer | Real):
         drawn = sample_within_cells(attribute, inside, position, random)
         if isinstance(attribute, Real):
             return _reals(attribute, inside, drawn, ~declared)

@@ -22,124 +22,31 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable, digest_of, integer_counts
+from sfumato.model.noisy_table import (
+    LEAST_POOLED,
+    MISSED,
+    NoisyDistance,
+    NoisyTable,
+    PooledMarginal,
+    combined,
+    digest_of,
+    integer_counts,
+    never_grouped,
+    pooled_marginal,
+    summed_table,
+)
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import Noise
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.marginal_selection import comparable
 from sfumato.synthesize.product import read_back
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Distance
 
-CONFIDENCE = Fraction(95, 100)
-"""Confidence of every stated error."""
-
-_SMALL_VARIANCE = 16.0
-_ROUNDING = 1e-12  # tolerance of a sum of probabilities
+_COLUMN_MISSED = Fraction(1, 100)  # part of the misses of a pair, for the values of each column
 _MEAN = 0.8  # upper bound on the mean size of noise, in standard deviations: .798 for Gaussian, .707 for Laplace noise
 _COUNTED = 1 << 18  # rows processed at a time, to fit the processor's cache
 _ASSOCIATION_ROWS = 50_000  # leading rows of a file, in random order, for the strength of an association
-
-
-@dataclass(frozen=True, eq=False)
-class PooledMarginal:
-    """A noisy table summed over all but some of its attributes, or several pooled by inverse variance.
-
-    Attributes:
-        counts: one axis per attribute.
-        groups: the group of each code of an attribute, shape ``(codes,)``.
-        noise: noise on one cell of the table.  For several tables, it is the noise of the table with the least noise on
-            a count.
-        summed: number of cells of this table in each count.
-        left: share of the variance of its noise that remains after pooling.
-    """
-
-    counts: NDArray[np.int64] | FloatArray
-    groups: tuple[NDArray[np.int64], ...]
-    noise: Noise
-    summed: int
-    left: float = 1.0
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of the noise on one count."""
-        return math.sqrt(self.noise.variance * self.summed * self.left)
-
-    def noise_bound(self, *, counts: int = 1, simultaneous: int = 1) -> float:
-        """Return a bound on the noise of a sum of ``counts`` counts, with 95 %, for ``simultaneous`` such sums at once.
-
-        Pooled noise has no heavier tails than the noise of one table, each in its own standard deviations.  Pooled
-        noise has no integer values, so the bound is half a step larger before it is scaled.
-        """
-        alone = _quantile(self.noise, self.summed * counts, simultaneous)
-        return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
-
-
-def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
-    """Return the most precise noisy table of the given attributes, summed over its others; None if no table has them.
-
-    The table with the finest groups is used.  Among several, a table that was measured before the groups were formed
-    comes first, because its noise decided on the groups.  If it were used only for the groups that it formed, its
-    errors would be stated only when they are large.  Then the table with the least noise is used, pooled by inverse
-    variance with independent tables over the same groups.
-    """
-    held = [table for table in tables if set(attributes) <= set(table.attributes)]
-    sums = [(table.fresh, _summed(table, tuple(attributes), domain)) for table in held]
-    best = min(sums, key=lambda one: (-one[1].counts.size, one[0], one[1].deviation), default=None)
-    return None if best is None else _pooled(best[1], [one for fresh, one in sums if fresh == best[0]])
-
-
-def _pooled(best: PooledMarginal, others: Sequence[PooledMarginal]) -> PooledMarginal:
-    """Return the pooled counts over the groups of the best table.
-
-    If its noise is so small that single integers matter, only the best table is used.
-    """
-    same = [one for one in others if all(map(np.array_equal, one.groups, best.groups))]
-    if len(same) == 1 or best.noise.variance < _SMALL_VARIANCE:
-        return best
-    precisions = np.array([1 / one.deviation**2 for one in same])
-    shares = precisions / precisions.sum()
-    counts: FloatArray = np.tensordot(shares, np.array([one.counts for one in same], dtype=np.float64), axes=1)
-    return replace(best, counts=counts, left=float(1 / (precisions.sum() * best.deviation**2)))
-
-
-def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> PooledMarginal:
-    others = tuple(axis for axis, name in enumerate(table.attributes) if name not in attributes)
-    left = [name for name in table.attributes if name in attributes]
-    counts = table.values.sum(axis=others).transpose([left.index(name) for name in attributes])
-    groups = tuple(table.group_numbers(name, domain) for name in attributes)
-    return PooledMarginal(counts, groups, table.noise, table.values.size // max(1, counts.size))
-
-
-def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
-    """Return the smallest k with P(|sum of noise| <= k) at the stated confidence; for a sum it is nearly the smallest.
-
-    A sum of m draws is assumed to reach root m times as far as one draw, including the half step of rounding.  A sum of
-    discrete Gaussians is nearly a discrete Gaussian of m times the variance (Canonne, Kamath and Steinke 2020).  Sums
-    of Laplace noise have lighter tails than one draw, each in its own standard deviations.  If the noise is so small
-    that single integers matter, its distribution is summed exactly.
-    """
-    missed = (1 - CONFIDENCE) / simultaneous
-    if summed == 1:
-        return noise.quantile(1 - missed)
-    if noise.variance >= _SMALL_VARIANCE:
-        return math.ceil((noise.quantile(1 - missed) + 0.5) * math.sqrt(summed))
-    return int(np.argmax(2 * _tails(noise, summed) <= max(float(missed), _ROUNDING))) - 1
-
-
-def _tails(noise: Noise, summed: int) -> FloatArray:
-    """Return P(sum >= k) for k from 0, for ``summed`` independent draws, by the product of their characteristic
-    functions.
-    """
-    support = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
-    probabilities = np.zeros(2 * support)
-    for k in range(-support + 1, support):
-        if abs(k) <= 128:  # noqa: PLR2004  (beyond, noise of such a variance has no probability)
-            probabilities[k] = noise.pmf(abs(k))
-    sums = np.maximum(np.fft.irfft(np.fft.rfft(probabilities) ** summed, 2 * support)[:support], 0.0)
-    tails: FloatArray = np.cumsum(sums[::-1])[::-1]
-    return tails
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,25 +70,213 @@ class ValueErrors:
         return _farthest(self.rows, self.low, self.high)
 
 
-def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
-    """Return the errors of an attribute's runs of codes: ``runs`` has a number per code, ``rows`` a count per run.
+@dataclass(frozen=True)
+class _Split:
+    """The misses that an interval may have for a range of true counts; they add up to 5 %.
 
-    A count that was measured alone is known up to its noise.  For a run inside a group, only the group was measured, so
-    the run has between none and all of its rows.
+    Attributes:
+        end: end of the range, in standard deviations of the first table's noise.
+        below, above: misses because the noise of the first table is large, with the count below or above the interval.
+        pooled: misses because the noise of all tables together is large.
     """
-    (groups,) = measured.groups
-    (run, group), inside = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
-    complete = inside == np.bincount(groups)[group]
 
-    def end(chosen: NDArray[np.bool_], side: int, simultaneous: int) -> FloatArray:
-        sums = np.bincount(run[chosen], weights=measured.counts[group[chosen]], minlength=len(rows))
-        number, place = np.unique(np.bincount(run[chosen], minlength=len(rows)), return_inverse=True)
-        bounds = [measured.noise_bound(counts=int(many), simultaneous=simultaneous) if many else 0 for many in number]
-        return np.maximum(sums + side * np.array(bounds, dtype=np.float64)[place], 0.0)
+    end: float
+    below: Fraction
+    above: Fraction
+    pooled: Fraction = Fraction(0)
 
-    every = np.ones(len(run), dtype=np.bool_)
-    low, high = end(complete, -1, 1), end(every, 1, 1)
-    worst = _farthest(rows, end(complete, -1, len(rows)), end(every, 1, len(rows))).max()
+
+_SPLITS = (
+    _Split(2.5, Fraction(5, 1000), Fraction(40, 1000), Fraction(5, 1000)),
+    _Split(5.0, Fraction(10, 1000), Fraction(20, 1000), Fraction(20, 1000)),
+    _Split(math.inf, Fraction(4, 1000), Fraction(4, 1000), Fraction(42, 1000)),
+)
+"""A count below 2.5 deviations seldom gets a group of its own, and one above 5 mostly does."""
+
+_FIRST_ONLY = (
+    _Split(2.5, Fraction(5, 1000), Fraction(45, 1000)),
+    _Split(math.inf, Fraction(25, 1000), Fraction(25, 1000)),
+)
+"""The splits if only the first table holds the column."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredColumn:
+    """The noisy tables that hold an attribute, each summed over its other attributes.
+
+    Attributes:
+        first: the table whose noise decided on the groups; None if nothing was grouped by noise.
+        later: tables whose groups were fixed before they were measured, finest first.
+    """
+
+    first: PooledMarginal | None
+    later: tuple[PooledMarginal, ...]
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise on one count of the first table, or of the finest."""
+        return (self.first or self.later[0]).deviation
+
+    def intervals(self, runs: NDArray[np.int64], size: int, simultaneous: int) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals of ``size`` runs of codes: each holds with 95 %, for ``simultaneous`` at once.
+
+        The first table knows each value.  The later tables know a run of complete groups, and all together are more
+        precise.  Whether they know a run depends on the noise of the first table.  So two intervals of 95 %, each used
+        where it is known, would together hold less often.  Instead, every possible count has a fixed split of the 5 %.
+        It belongs to the interval if the first table and all tables together are as close to it as the split allows.
+        The second condition is left out for runs that the later tables do not know.  So each true count is missed with
+        at most 5 %, however groups were formed.  The splits depend on the count and on the size of noise alone.
+
+        Without a first table, the interval of a run of incomplete groups goes from the sum of its complete groups to
+        the sum of all groups that it touches.
+        """
+        sums = [_RunSums.of_table(table, runs, size) for table in self._tables]
+        numbers = np.concatenate([np.stack([each.inside, each.touched]) for each in sums])
+        patterns, place = np.unique(numbers, axis=1, return_inverse=True)
+        low, high = np.zeros(size), np.zeros(size)
+        for pattern in range(patterns.shape[1]):
+            alike = place.reshape(-1) == pattern
+            low[alike], high[alike] = self._alike_intervals([each.at(alike) for each in sums], simultaneous)
+        return np.maximum(low, 0.0), np.maximum(high, 0.0)
+
+    @property
+    def _tables(self) -> tuple[PooledMarginal, ...]:
+        return self.later if self.first is None else (self.first, *self.later)
+
+    def _alike_intervals(self, sums: Sequence[_RunSums], simultaneous: int) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals of runs that have equally many groups in each table."""
+        known = [each.counts for each in sums if each.complete]
+        if self.first is not None and sums[0].complete:
+            return _split_intervals(known, _SPLITS if self.later else _FIRST_ONLY, simultaneous)
+        if not known:
+            return sums[0].ends(simultaneous)
+        pooled = combined(known)
+        bound, counts = pooled.noise_bound(simultaneous=simultaneous), pooled.counts.astype(np.float64)
+        return counts - bound, counts + bound
+
+
+@dataclass(frozen=True, eq=False)
+class _RunSums:
+    """The counts of a table summed over runs of codes: over groups inside a run, and over groups that it touches.
+
+    Attributes:
+        table: the table of one attribute.
+        inner, outer: sums of its counts, shape ``(runs,)``.
+        inside, touched: numbers of groups in these sums, shape ``(runs,)``.
+    """
+
+    table: PooledMarginal
+    inner: FloatArray
+    outer: FloatArray
+    inside: NDArray[np.int64]
+    touched: NDArray[np.int64]
+
+    @staticmethod
+    def of_table(table: PooledMarginal, runs: NDArray[np.int64], size: int) -> _RunSums:
+        """Sum the counts of a table of one attribute over runs of codes: ``runs`` has a number per code."""
+        (groups,) = table.groups
+        (run, group), codes = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
+        inside = codes == np.bincount(groups)[group]
+        counts = table.counts[group].astype(np.float64)
+        inner = np.bincount(run[inside], weights=counts[inside], minlength=size)
+        outer = np.bincount(run, weights=counts, minlength=size)
+        numbers = np.bincount(run[inside], minlength=size), np.bincount(run, minlength=size)
+        return _RunSums(table, inner.astype(np.float64), outer.astype(np.float64), *numbers)
+
+    def at(self, chosen: NDArray[np.bool_]) -> _RunSums:
+        """Return the sums over some of the runs."""
+        return replace(
+            self,
+            inner=self.inner[chosen],
+            outer=self.outer[chosen],
+            inside=self.inside[chosen],
+            touched=self.touched[chosen],
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Return True if the runs, of equally many groups, hold complete groups only."""
+        return bool(self.inside[0] == self.touched[0])
+
+    @property
+    def counts(self) -> PooledMarginal:
+        """The counts of runs of equally many complete groups."""
+        return replace(self.table, counts=self.inner, groups=(), summed=self.table.summed * int(self.inside[0]))
+
+    def ends(self, simultaneous: int) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals of runs of equally many groups, which may be parts of groups."""
+        inside, touched = int(self.inside[0]), int(self.touched[0])
+        below = self.table.noise_bound(counts=inside, simultaneous=simultaneous) if inside else 0
+        return self.inner - below, self.outer + self.table.noise_bound(counts=touched, simultaneous=simultaneous)
+
+
+def _split_intervals(
+    parts: Sequence[PooledMarginal], splits: Sequence[_Split], simultaneous: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of intervals by splits of the misses; the first of the independent ``parts`` is the first table.
+
+    If no count is close enough, the interval goes from the lower to the higher of both estimates.
+    """
+    first, pooled = parts[0], combined(parts)
+    low, high, start = np.full(first.counts.shape, np.inf), np.full(first.counts.shape, -np.inf), 0.0
+    for split in splits:
+        end = split.end * first.deviation
+        above = first.noise_bound(simultaneous=simultaneous, missed=2 * split.above)
+        below = first.noise_bound(simultaneous=simultaneous, missed=2 * split.below)
+        lower, upper = np.maximum(first.counts - below, start), np.minimum(first.counts + above, end)
+        if len(parts) > 1:
+            bound = pooled.noise_bound(simultaneous=simultaneous, missed=split.pooled)
+            lower, upper = np.maximum(lower, pooled.counts - bound), np.minimum(upper, pooled.counts + bound)
+        accepted = lower <= upper
+        low, high = np.where(accepted, np.minimum(low, lower), low), np.where(accepted, np.maximum(high, upper), high)
+        start = end
+    neither = low > high
+    low = np.where(neither, np.minimum(first.counts, pooled.counts), low)
+    return low, np.where(neither, np.maximum(first.counts, pooled.counts), high)
+
+
+def measured_column(tables: Sequence[NoisyTable], name: str, domain: Domain) -> MeasuredColumn | None:
+    """Return the noisy tables that hold an attribute; None if there are none.
+
+    If noise is below a few rows, only the most precise table of the finest groups is used.
+    """
+    held = [(table.fresh, summed_table(table, (name,), domain)) for table in tables if name in table.attributes]
+    best = pooled_marginal(tables, (name,), domain)
+    if best is None:
+        return None
+    if min(table.noise.variance for _, table in held) < LEAST_POOLED:
+        return MeasuredColumn(None, (best,))
+    first = None if all(fresh for fresh, _ in held) or never_grouped((name,), domain) else best
+    later = [table for fresh, table in held if fresh or first is None]
+    return MeasuredColumn(first, tuple(sorted(later, key=lambda each: (-each.counts.size, each.deviation))))
+
+
+@dataclass(frozen=True, eq=False)
+class LargestCounts:
+    """The largest counts of the values of an attribute: shape ``(codes,)``.
+
+    Attributes:
+        table: bounds of the counts in the table; one of them is too small with 1 % at most.
+        file: counts in the file, scaled to the rows of the table.
+    """
+
+    table: FloatArray
+    file: FloatArray
+
+
+def largest_counts(measured: MeasuredColumn | None, rows: FloatArray) -> LargestCounts | None:
+    """Return the largest counts of single values by the first table, and ``rows`` of the file; None without a table."""
+    if measured is None or (first := measured.first) is None:
+        return None
+    (groups,) = first.groups
+    bound = first.noise_bound(simultaneous=first.counts.size, missed=2 * _COLUMN_MISSED)
+    return LargestCounts(np.maximum(first.counts[groups] + bound, 0.0), rows)
+
+
+def value_errors(measured: MeasuredColumn, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
+    """Return the errors of an attribute's runs of codes: ``runs`` has a number per code, ``rows`` a count per run."""
+    low, high = measured.intervals(runs, len(rows), 1)
+    worst = _farthest(rows, *measured.intervals(runs, len(rows), len(rows))).max()
     return ValueErrors(rows, low, high, float(worst))
 
 
@@ -195,7 +290,7 @@ class PairErrors:
         deviation: standard deviation of the noise on one of them.
         worst: largest error of a cell, with 95 % confidence for all cells at once.
         worst_of_values: largest error of a combination of single values.  For a value inside a group only the group was
-            measured, so the error may be all the rows of the group.
+            measured, so the error may be all the rows of the group, or of the value.
         misplaced: largest share of the rows that would have to move to another cell, with 95 % confidence.  It is half
             of the sum of the differences of cells, and is larger if file and table have different numbers of rows.
     """
@@ -208,15 +303,21 @@ class PairErrors:
     misplaced: float
 
 
-def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
-    """Return the errors of a measured pair in a file with these codes, which represent ``scale`` rows of the table."""
+def pair_errors(
+    measured: PooledMarginal,
+    codes: tuple[CodeArray, CodeArray],
+    scale: float,
+    largest: tuple[LargestCounts | None, LargestCounts | None] = (None, None),
+) -> PairErrors:
+    """Return the errors of a measured pair in a file with these codes, which represent ``scale`` rows of the table.
+
+    ``largest`` are the largest counts of the values of both columns, if known.
+    """
     rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
     cells = measured.counts.size
-    bound = measured.noise_bound(simultaneous=cells)
-    most = np.maximum(measured.counts + bound, 0.0)
-    off_by = _farthest(rows, np.maximum(measured.counts - bound, 0.0), most)
+    off_by = _errors_of_cells(measured, rows, MISSED)
     alone = np.logical_and.outer(*(np.bincount(groups) == 1 for groups in measured.groups))
-    of_values = np.where(alone, off_by, np.maximum(most, rows))
+    of_values = _errors_of_values(measured, rows, largest, alone)
     # the sum of n sizes of independent noise exceeds n means by root n times the excess of one
     mean = _MEAN * measured.deviation
     noise = cells * mean + math.sqrt(cells) * max(measured.noise_bound() - mean, 0.0)
@@ -229,6 +330,40 @@ def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], sc
         worst_of_values=float(of_values.max()),
         misplaced=min(float(misplaced), 1.0),
     )
+
+
+def _errors_of_cells(measured: PooledMarginal, rows: FloatArray, missed: Fraction) -> FloatArray:
+    bound = measured.noise_bound(simultaneous=measured.counts.size, missed=missed)
+    return _farthest(rows, np.maximum(measured.counts - bound, 0.0), np.maximum(measured.counts + bound, 0.0))
+
+
+def _errors_of_values(
+    measured: PooledMarginal,
+    rows: FloatArray,
+    largest: tuple[LargestCounts | None, LargestCounts | None],
+    alone: NDArray[np.bool_],
+) -> FloatArray:
+    """Return the largest error of the combinations of single values in each cell.
+
+    A combination has at most the rows of its cell, and at most those of each of its values.  The three bounds share the
+    misses.  Each column with ``largest`` has its part, whether or not a value is in a group, because the noise behind
+    ``largest`` decided on the groups.
+    """
+    missed = MISSED - sum(_COLUMN_MISSED for each in largest if each is not None)
+    bound = measured.noise_bound(simultaneous=measured.counts.size, missed=missed)
+    most, rows_in_file = np.maximum(measured.counts + bound, 0.0), rows
+    for axis, (each, groups) in enumerate(zip(largest, measured.groups, strict=True)):
+        if each is not None:
+            shape = [-1 if place == axis else 1 for place in range(2)]
+            most = np.minimum(most, _largest_by_group(each.table, groups).reshape(shape))
+            rows_in_file = np.minimum(rows_in_file, _largest_by_group(each.file, groups).reshape(shape))
+    return np.where(alone, _errors_of_cells(measured, rows, missed), np.maximum(most, rows_in_file))
+
+
+def _largest_by_group(counts: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
+    largest = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(largest, groups, counts)
+    return largest
 
 
 def occurrences(codes: CodeArray, size: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ possible is exact for any number of codes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -82,18 +82,21 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
 
 
 def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zeros, ...]:
-    """Return structural zeros from a list of mappings, each in one of three forms.
+    """Return structural zeros from a list of mappings, each in one of four forms.
 
     ``{if: {age: 0..14}, then: {marital: [never, divorced]}}``: if the condition holds, the other attributes have one of
     these cells.  ``{impossible: {age: 0..14, marital: married}}``: no row has both.  ``{attributes: [age, marital],
     impossible: [[0..14, married]]}``: the same, combination by combination.
+    ``{column: stage, from: age, cells: {child: 0..17, adult: 18..}}``: the column follows from another one, each of
+    whose cells is named once.  (missing) and (other) may be left out if the column has the same cell.
 
     Cells are labels, as ``sfumato domain show --cells`` lists them, ranges of numbers or of declared labels such as
     ``0..14``, ``65..``, or ``..14``, a list of these, or ``{not: [...]}`` for all others.  Missing and other values
     have the cells (missing) and (other).  A rule that lists possible values must name them if they are possible.
 
     Raises:
-        QueryError: the rules have no such form, a label does not exist, or a range cuts a cell.
+        QueryError: the rules have no such form, a label does not exist, a range cuts a cell, or a column does not
+            follow from each cell of another.
         DomainError: an attribute is not in the domain.
         SizeError: the cells of a rule, or of all kinds together, are too many to check.
         InfeasibleError: the rules together leave no row possible, or none that meets the condition of a rule.
@@ -229,7 +232,7 @@ def impossible_cells(model: GraphicalModel) -> list[tuple[Clique, NDArray[np.boo
 
 
 _FORM = (
-    "a list of {if: {a: ..}, then: {b: ..}}, {impossible: {a: .., b: ..}} or "
+    "a list of {if: {a: ..}, then: {b: ..}}, {impossible: {a: .., b: ..}}, {column: b, from: a, cells: {..: ..}} or "
     "{attributes: [a, b], impossible: [[label, label], ...]}"
 )
 
@@ -288,6 +291,8 @@ def _read(rule: Mapping[str, Any], domain: Domain, name: str) -> tuple[list[Zero
     if "attributes" in rule:
         return [_listed(rule["attributes"], rule["impossible"], domain, name)], []
     name = f"{name} ({_words(rule)})"
+    if "column" in rule:
+        return [_function(rule, domain, name)], []
     if "if" not in rule:
         return [_box(_cells(rule["impossible"], domain), domain, name)], []
     condition, allowed = _cells(rule["if"], domain), _cells(rule["then"], domain)
@@ -308,6 +313,51 @@ def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Z
     for side in sides.values():
         impossible = impossible[..., None] & side
     return Zeros(tuple(sides), impossible, rule)
+
+
+def _function(rule: Mapping[str, Any], domain: Domain, name: str) -> Zeros:
+    """Return the zeros of a column that follows from another: axes of the other and of the column."""
+    source, column = domain.project((rule["from"], rule["column"]))
+    _refuse_large((source.name, column.name), domain, name)
+    possible = np.zeros((source.size, column.size), dtype=np.bool_)
+    for label, cells in rule["cells"].items():
+        possible[np.ix_(_named_cells(source, cells), _named_cells(column, label))] = True
+    labels = column.labels()
+    for code in range(source.declared, source.size):
+        if not possible[code].any() and source.label(code) in labels:
+            possible[code, labels.index(source.label(code))] = True
+    several = possible.sum(axis=1)
+    if (wrong := np.flatnonzero(several != 1)).size:
+        count = "no cell" if several[wrong[0]] == 0 else "several cells"
+        raise QueryError(
+            f"{name} gives {source.name} {source.label(int(wrong[0]))} {count} of {column.name}; name each cell of "
+            f"{source.name} once",
+            culprit=name,
+        )
+    return Zeros((source.name, column.name), ~possible, name)
+
+
+def without_implied(
+    candidates: Mapping[Clique, float], measured: Collection[Clique], zeros: Sequence[Zeros], sizes: Mapping[str, int]
+) -> dict[Clique, float]:
+    """Return the candidate marginals without those that follow from others.
+
+    A column follows from another one if a table of zeros leaves one cell of it for each cell of the other.  If it has
+    more than half as many groups, its marginals repeat those of the other column.
+    """
+    source_of: dict[str, str] = {}
+    for zero in zeros:
+        source, *columns = zero.attributes
+        follows = len(columns) == 1 and bool(((~zero.impossible).sum(axis=1) == 1).all())
+        if follows and 2 * sizes[columns[0]] > sizes[source] and source not in source_of:
+            source_of.setdefault(columns[0], source)
+    others = {frozenset(clique) for clique in (*candidates, *measured)}
+
+    def is_implied(clique: Clique) -> bool:
+        sources = frozenset(source_of.get(name, name) for name in clique)
+        return sources != frozenset(clique) and (len(sources) == 1 or sources in others)
+
+    return {clique: weight for clique, weight in candidates.items() if not is_implied(clique)}
 
 
 def _listed(names: Sequence[str], combinations: Sequence[Sequence[Any]], domain: Domain, rule: str) -> Zeros:
@@ -404,7 +454,9 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
 
 def _words(rule: Mapping[str, Any]) -> str:
     """Return a rule in words, shortened."""
-    if "if" in rule:
+    if "column" in rule:
+        text = f"{rule['column']} from {rule['from']}"
+    elif "if" in rule:
         text = f"if {_sides(rule['if'])} then {_sides(rule['then'])}"
     else:
         text = f"impossible: {_sides(rule['impossible'])}"
@@ -437,6 +489,8 @@ def _is_rule(rule: object) -> bool:
             return _are_sides(sides)
         case {"if": dict() as one, "then": dict() as other, **others} if one and other and not others:
             return _are_sides(one) and _are_sides(other)
+        case {"column": str(), "from": str(), "cells": dict() as cells, **others}:
+            return bool(cells) and not others
         case _:
             return False
 

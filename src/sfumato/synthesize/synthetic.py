@@ -204,9 +204,9 @@ def tables(cliques: Sequence[Sequence[str]]) -> str:
     return named if len(cliques) <= _LISTED else f"{named}; and {len(cliques) - _LISTED} more"
 
 
-def rows_for(domain: Domain, workload: Workload) -> str:
-    """Describe rows for the answers to a workload."""
-    rows = rows_of(domain, workload.attributes(domain))
+def rows_for(domain: Domain, workload: Workload, names: Sequence[str] | None = None) -> str:
+    """Describe rows for the answers to a workload; ``names`` are their columns.  Default: those of the workload."""
+    rows = rows_of(domain, workload.attributes(domain) if names is None else names)
     if not isinstance(workload, Marginals):
         return f"{rows} for {workload.length(domain)} queries"
     if workload.ways is None:

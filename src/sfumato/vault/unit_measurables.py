@@ -1,4 +1,4 @@
-"""Questions about whole units: dropped rows, sizes of units, and tables derived from units.
+"""Questions about units: distinct and dropped ones, their sizes, and tables derived from units.
 
 A derived table is the union over all units of rows that are made of one unit at a time.  Adding a unit adds its rows,
 each with a public non-negative integer weight, and changes no other row.  The rows of a unit weigh at most
@@ -14,20 +14,22 @@ W^2, because L2 is at most L1.  Both are reached if all rows are in one cell, an
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.domain.linked_domain import DerivedTable
-from sfumato.domain.predicate import Predicate
+from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
-from sfumato.vault.contribution import Groups
+from sfumato.vault.contribution import Groups, contribution
 from sfumato.vault.measurables import (
     ExactTable,
     IntegerArray,
@@ -42,6 +44,8 @@ from sfumato.vault.measurables import (
     shape_of,
     where_json,
 )
+
+_MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 
 _MOST_DROPPED = 10**6
 
@@ -293,3 +297,67 @@ def refuse_other_table(table: DerivedTable, domain: Domain) -> None:
         raise QueryError(
             f"{table.name} is described otherwise than what was derived with this table", culprit=table.name
         )
+
+
+@dataclass(frozen=True)
+class Units(ExactTable):
+    """Distinct units with a row in each cell of ``by``: both sensitivities are the cells that rows of a unit are in.
+
+    A unit in two cells counts once in each, so counts do not add up, and coarser cells are counted one by one.
+    """
+
+    by: tuple[str, ...]
+    where: Predicate | None = None
+    groups: Groups | None = None
+    adds_up: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        named_once(self.by)
+        coarse_cells(domain, self.by, self.groups)
+        check_condition(self.where, domain)
+        passes = math.prod(max(group) + 1 for group in self.groups or () if group is not None)
+        if passes > _MOST_PASSES:
+            raise QueryError(
+                f"distinct units of coarser cells are counted in a pass for each, in at most {_MOST_PASSES:,}; group "
+                "by a coarser level",
+                culprit=self.by,
+            )
+
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
+        return contribution(domain, self.by, self.groups, self.where).units()
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        groups = {} if self.groups is None else {"groups": groups_json(self.groups)}
+        return {"kind": "units", "by": list(self.by), "where": where_json(self.where), **groups}
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Units:
+        """See :class:`ExactTable`."""
+        return Units(attributes)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        if self.groups is None:
+            return encoded.units(self.by, self.where)
+        sides = [
+            range(encoded.domain[name].size) if group is None else range(max(group) + 1)
+            for name, group in zip(self.by, self.groups, strict=True)
+        ]
+        counts = np.zeros([len(side) for side in sides], dtype=np.int64)
+        finer = tuple(name for name, group in zip(self.by, self.groups, strict=True) if group is None)
+        coarser = [(name, group) for name, group in zip(self.by, self.groups, strict=True) if group is not None]
+        for cell in product(*(range(max(group) + 1) for _, group in coarser)):
+            parts: list[Predicate] = [] if self.where is None else [self.where]
+            for (name, group), group_number in zip(coarser, cell, strict=True):
+                parts.append(Among(name, CodeRanges.where(np.array(group) == group_number)))
+            places = iter(cell)
+            at = tuple(slice(None) if group is None else next(places) for group in self.groups)
+            inside = counts[at]
+            counts[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
+        return Exact(counts.reshape(-1))

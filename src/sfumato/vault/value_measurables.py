@@ -1,20 +1,21 @@
-"""Measurable questions about values and units: sums, moments, bins and distinct units."""
+"""Measurable questions about values: sums, moments, positions, round numbers and bins."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
+from sfumato.domain.predicate import Predicate
 from sfumato.engine.contingency import FIXED_POINT_LIMIT, check_condition, fixed_bounds
-from sfumato.engine.exact import Exact, reveal
+from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
@@ -31,8 +32,6 @@ from sfumato.vault.measurables import (
     shape_of,
     where_json,
 )
-
-_MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 
 
 @dataclass(frozen=True)
@@ -264,64 +263,70 @@ class Positions(Measurable):
 
 
 @dataclass(frozen=True)
-class Units(ExactTable):
-    """Distinct units with a row in each cell of ``by``: both sensitivities are the cells that rows of a unit are in.
+class RoundNumbers(ExactTable):
+    """Rows by the last of ``steps`` that divides their clamped integer, over the wide cells of the attribute together.
 
-    A unit in two cells counts once in each, so counts do not add up, and coarser cells are counted one by one.
+    Cells of one number, and missing values, do not count.  Rows that no step divides are counted last.  One row adds 1
+    to one count.
+
+    Args:
+        value: an attribute of integers.
+        steps: positive integers, each a multiple of the one before; public.
     """
 
-    by: tuple[str, ...]
-    where: Predicate | None = None
-    groups: Groups | None = None
+    value: str
+    steps: tuple[int, ...]
+    where: ClassVar[None] = None  # type: ignore[misc]  # all rows
     adds_up: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.measurables.Measurable`."""
-        _check_cells(domain, self.by, self.where, self.groups)
-        passes = math.prod(max(group) + 1 for group in self.groups or () if group is not None)
-        if passes > _MOST_PASSES:
+        integers = all(type(step) is int and step > 0 for step in self.steps) and bool(self.steps)
+        chain = integers and all(not after % before and after > before for before, after in pairwise(self.steps))
+        if not isinstance(numeric(domain, self.value), Integer) or not chain:
             raise QueryError(
-                f"distinct units of coarser cells are counted in a pass for each, in at most {_MOST_PASSES:,}; group "
-                "by a coarser level",
-                culprit=self.by,
+                f"round numbers of {self.value!r} need integers, and steps that are multiples of those before",
+                culprit=self,
             )
 
     def _sensitivity(self, domain: Domain) -> tuple[int, int]:
-        return contribution(domain, self.by, self.groups, self.where).units()
+        return contribution(domain).counts()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
-        return {"kind": "units", "by": list(self.by), "where": where_json(self.where), **_grouped(self.groups)}
+        return {"kind": "round-numbers", "value": self.value, "steps": list(self.steps)}
 
     @property
     def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
-        return self.by
+        return (self.value,)
 
-    def moved_to(self, attributes: tuple[str, ...]) -> Units:
+    @property
+    def width(self) -> int:
         """See :class:`ExactTable`."""
-        return Units(attributes)
+        return len(self.steps) + 1
+
+    def moved_to(self, attributes: tuple[str, ...]) -> RoundNumbers:
+        """See :class:`ExactTable`: no other table has it."""
+        del attributes
+        return self
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
-        if self.groups is None:
-            return encoded.units(self.by, self.where)
-        sides = [
-            range(encoded.domain[name].size) if group is None else range(max(group) + 1)
-            for name, group in zip(self.by, self.groups, strict=True)
-        ]
-        counts = np.zeros([len(side) for side in sides], dtype=np.int64)
-        finer = tuple(name for name, group in zip(self.by, self.groups, strict=True) if group is None)
-        coarser = [(name, group) for name, group in zip(self.by, self.groups, strict=True) if group is not None]
-        for cell in product(*(range(max(group) + 1) for _, group in coarser)):
-            parts: list[Predicate] = [] if self.where is None else [self.where]
-            for (name, group), group_number in zip(coarser, cell, strict=True):
-                parts.append(Among(name, CodeRanges.where(np.array(group) == group_number)))
-            places = iter(cell)
-            at = tuple(slice(None) if group is None else next(places) for group in self.groups)
-            inside = counts[at]
-            counts[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
-        return Exact(counts.reshape(-1))
+        return encoded.round_numbers(self.value, self.steps)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.measurables.Measurable`: the sum over the wide cells."""
+        wide = self.wide_cells(domain)
+        sums: Counts = table.reshape(-1, self.width)[: len(wide)][wide].sum(axis=0)
+        return sums
+
+    def wide_cells(self, domain: Domain) -> NDArray[np.bool_]:
+        """Return True for each declared cell of several numbers, unless it is open and its value is declared."""
+        attribute = numeric(domain, self.value)
+        wide = [len(set(attribute.bounds(code))) > 1 for code in range(attribute.declared)]
+        wide[-1] &= attribute.typical is None
+        return np.array(wide)
 
 
 @dataclass(frozen=True)

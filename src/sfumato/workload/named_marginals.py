@@ -164,14 +164,14 @@ def fit_together(domain: Domain, workload: Marginals, *, cells: int, marginal: i
 def _refuse_large(domain: Domain, clique: Clique, most: int) -> None:
     if len(clique) > MOST_NAMED:
         raise QueryError(
-            f"{_title(clique)} names {len(clique)} columns, and a marginal that is measured first has at most "
-            f"{MOST_NAMED}; name fewer, or use --method histogram for these columns alone",
+            f"the marginal of {_title(clique)} has {len(clique)} columns, and a marginal that is measured first has at "
+            f"most {MOST_NAMED}; name fewer, or use --method histogram for these columns alone",
             culprit=clique,
         )
     if (cells := math.prod(domain[name].size for name in clique)) > most:
         raise SizeError(
-            f"{_title(clique)} has {cells:,} cells, more than the {most:,} of one marginal; name fewer columns, or "
-            "group their values by edges in the domain",
+            f"the marginal of {_title(clique)} has {cells:,} cells, more than the {most:,} of one marginal; name "
+            "fewer columns, or group their values by edges in the domain",
             culprit=clique,
         )
 
@@ -182,8 +182,8 @@ def _too_large(domain: Domain, named: Collection[Clique], needed: int, cells: in
     alone = math.prod(domain[name].size for name in largest)
     if len(named) == 1 or alone > cells:
         return (
-            f"{_title(largest)} has {alone:,} cells, more than the cap of {cells:,} cells for inference; name fewer "
-            "columns, or group their values by edges in the domain"
+            f"the marginal of {_title(largest)} has {alone:,} cells, more than the cap of {cells:,} cells for "
+            "inference; name fewer columns, or group their values by edges in the domain"
         )
     return (
         f"the {len(named)} named marginals need {needed:,} cells of inference together, more than the cap of "

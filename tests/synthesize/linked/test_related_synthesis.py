@@ -103,6 +103,17 @@ def test_columns_of_few_children_take_a_larger_share_of_the_loss() -> None:
     assert few / many == pytest.approx(0.5, rel=0.05)
 
 
+def test_a_tail_scores_triples_if_noise_leaves_them_visible() -> None:
+    """Measured pairs are modeled with triples at a large loss, and alone at a small one."""
+    tables = related(4)
+
+    def widest(loss: Rho) -> int:
+        release, _ = simulated(chained(3000, seed=2), tables, loss=loss)
+        return max(len(each.attributes) for each in release.measured if each.part == "persons.tail")
+
+    assert (widest(Rho(10)), widest(Rho("0.05"))) == (3, 2)
+
+
 def test_siblings_belong_together() -> None:
     families = chained(30_000, 3)
     release, _ = simulated(families, related(4), loss=Rho(100), settings=replace(SMALL, calibration=9))

@@ -373,10 +373,10 @@ COLUMNS_TEXT = (
 TABLES_TEXT = "The noise on each measured cell, before the model was fitted."
 PAIRS_TEXT = (
     "For a measured pair, the largest error of a cell holds for all cells at once, with 95 % confidence. Values inside "
-    "a group were measured together only, so a single value may be off by all rows of its group. The share of "
-    "misplaced rows is the largest share that would have to move to another cell, with 95 % confidence. A modeled pair "
-    "was not measured. Its error is unknown unless it has a share of misplaced rows, which counts single values. "
-    "Strength is Cramer's V of the file's rows."
+    "a group were measured together only, so a combination of single values may be off by all rows of its group, or "
+    "of one of its values. The share of misplaced rows is the largest share that would have to move to another cell, "
+    "with 95 % confidence. A modeled pair was not measured. Its error is unknown unless it has a share of misplaced "
+    "rows, which counts single values. Strength is Cramer's V of the file's rows."
 )
 
 

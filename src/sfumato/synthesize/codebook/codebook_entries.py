@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Real, Timestamp
 from sfumato.errors import pluralize
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import CONFIDENCE, NoisyTable, pooled_marginal
 from sfumato.model.row_sampling import CodeArray
 from sfumato.synthesize.codebook.codebook import (
     MOST_TEXT,
@@ -30,12 +30,13 @@ from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, GroupEntry, 
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Model
 from sfumato.synthesize.stated_errors import (
-    CONFIDENCE,
+    LargestCounts,
     association,
     distances_of_rows,
+    largest_counts,
+    measured_column,
     occurrences,
     pair_errors,
-    pooled_marginal,
     value_errors,
 )
 from sfumato.vault.release import Release
@@ -103,7 +104,7 @@ def _column(model: Model, index: int, codes: CodeArray, scale: _Scale) -> Column
     runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
     rows = np.bincount(runs, weights=counts).astype(np.int64)
     name = attribute.name
-    measured = pooled_marginal(model.tables, (name,), domain)
+    measured = measured_column(model.tables, name, domain)
     errors = None if measured is None else value_errors(measured, (scale.table_rows * rows).astype(np.float64), runs)
     cells = _cells(model, name)
     groups, places = _groups(attribute, cells, model, counts, scale)
@@ -160,7 +161,7 @@ def _groups(
     """Return the groups of several values with their errors, and the position of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
-    measured = pooled_marginal(fresh, (attribute.name,), model.domain)
+    measured = measured_column(fresh, attribute.name, model.domain)
     errors = None if measured is None else value_errors(measured, (scale.table_rows * rows).astype(np.float64), cells)
     several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
     in_order = not isinstance(attribute, Categorical)
@@ -251,17 +252,33 @@ def _pairs(model: Model, codes: CodeArray, scale: _Scale) -> tuple[tuple[PairEnt
     every = list(combinations(domain.names, 2)) if len(domain) ** 2 <= 2 * _MOST_PAIRS else sorted(held)
     listed = sorted(every, key=lambda pair: pair not in held)[:_MOST_PAIRS]
     left_out = len(domain) * (len(domain) - 1) // 2 - len(listed)
-    return tuple(_pair(model, pair, codes, scale, measured=pair in held) for pair in listed), left_out
+    largest = {name: _largest_counts(model, name, codes, scale) for name in dict.fromkeys(chain(*held))}
+    entries = tuple(
+        _measured_pair(model, pair, codes, scale, (largest[pair[0]], largest[pair[1]]))
+        if pair in held
+        else _unmeasured_pair(model, pair, codes, measured=False)
+        for pair in listed
+    )
+    return entries, left_out
 
 
-def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: _Scale, *, measured: bool) -> PairEntry:
-    drawn = codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
+def _largest_counts(model: Model, name: str, codes: CodeArray, scale: _Scale) -> LargestCounts | None:
+    rows = scale.table_rows * occurrences(codes[:, model.domain.index(name)], model.domain[name].size)
+    return largest_counts(measured_column(model.tables, name, model.domain), rows.astype(np.float64))
+
+
+def _measured_pair(
+    model: Model,
+    pair: tuple[str, str],
+    codes: CodeArray,
+    scale: _Scale,
+    largest: tuple[LargestCounts | None, LargestCounts | None],
+) -> PairEntry:
     table = pooled_marginal(model.tables, pair, model.domain)
     if table is None:
-        groups = (_cells(model, pair[0]), _cells(model, pair[1]))
-        strength = round(association(drawn, groups), 3)
-        return PairEntry(attributes=pair, measured=measured, strength=strength, misplaced=_bound(model, pair, codes))
-    errors = pair_errors(table, drawn, scale.table_rows)
+        return _unmeasured_pair(model, pair, codes, measured=True)
+    drawn = _drawn(model, pair, codes)
+    errors = pair_errors(table, drawn, scale.table_rows, largest)
     return PairEntry(
         attributes=pair,
         measured=True,
@@ -271,6 +288,17 @@ def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: _Scale, 
         worst_of_values=scale.cap(errors.worst_of_values),
         misplaced=math.ceil(1e4 * errors.misplaced) / 1e4,
     )
+
+
+def _unmeasured_pair(model: Model, pair: tuple[str, str], codes: CodeArray, *, measured: bool) -> PairEntry:
+    """Return a pair without a noisy table.  It may be measured, because old payloads have no tables."""
+    groups = (_cells(model, pair[0]), _cells(model, pair[1]))
+    strength = round(association(_drawn(model, pair, codes), groups), 3)
+    return PairEntry(attributes=pair, measured=measured, strength=strength, misplaced=_bound(model, pair, codes))
+
+
+def _drawn(model: Model, pair: tuple[str, str], codes: CodeArray) -> tuple[CodeArray, CodeArray]:
+    return codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
 
 
 def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | None:
@@ -283,6 +311,7 @@ def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | Non
     return min(1.0, math.ceil(1e4 * max(0.0, most) / (2 * max(1, model.total))) / 1e4)
 
 
+_SHOWS_ROWS = 2.0  # standard deviation of noise in rows below which single rows may show in a measured table
 _CLOSE = 0.05  # share of the rows: a smaller error is called close
 
 
@@ -318,7 +347,14 @@ def _totals(model: Model) -> Iterator[str]:
 def _unsupported_uses(
     columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], tables: Sequence[MeasuredTable]
 ) -> Iterator[str]:
-    yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
+    least = min((table.deviation for table in tables if len(table.attributes) > 1), default=math.inf)
+    if least < _SHOWS_ROWS:
+        yield (
+            "Finding out about persons: no row is one. But noise is small, so that a rare combination of values in the "
+            "rows is likely one of the table."
+        )
+    else:
+        yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
     if unmeasured := [column.name for column in columns if column.worst is None]:
         yield f"Exact counts by {join_words(unmeasured)}: no error of them is known."
     modeled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]

@@ -23,14 +23,14 @@ from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.errors import InputError
 from sfumato.ledger.entry import method_title
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.noisy_table import NoisyTable, PooledMarginal
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook import NOTICE, Guarantee, printable
 from sfumato.synthesize.linked.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.linked.child_slots import Slot
 from sfumato.synthesize.linked.linked_labels import first_child_labels, next_child_labels, unit_labels
 from sfumato.synthesize.linked.linked_rows import DrawnChildren
-from sfumato.synthesize.stated_errors import PooledMarginal, pooled_marginal, value_errors
+from sfumato.synthesize.stated_errors import measured_column, value_errors
 
 STATEMENT, CODEBOOK = "release.json", "codebook.md"
 """The names of the files of a release that are not tables."""
@@ -330,7 +330,7 @@ class _Drawn:
     def _column(self, name: str) -> FamilyColumn:
         size = self.domain[name].size
         counts = self._counts((name,), (np.arange(size),))
-        measured = pooled_marginal(list(self.tables), (name,), self.domain)
+        measured = measured_column(self.tables, name, self.domain)
         errors = None if measured is None else value_errors(measured, counts, np.arange(size))
         labels = self.labels.get(name) or self.domain[name].labels()
         values = tuple(

@@ -44,8 +44,13 @@ ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
 cap.
 """
 
+_PAIRS_ALONE = ((2, Fraction(1), Fraction(1)),)
+"""The only round if noise would hide the scores of three attributes."""
+
 SCORES = Fraction(7, 100)
 """Share of a round's loss that its scores take."""
+
+_MOST_NOISE = 0.1  # of a score of three attributes, as a share of the rows; above it only pairs are scored
 
 _TIED = 1e-3  # minimum mutual information, in nats, of two attributes whose table is taken from the head
 SEEN = 10.0  # minimum total of a tail, in deviations of the noise on a cell; below it noise hides the tail
@@ -136,7 +141,7 @@ def in_rounds(
     """Spend the rest of the loss on marginals with a drawn attribute, and return the fitted model."""
     table = derived.table
     interest: dict[Clique, float] = {}
-    for ways, part, cell_share in ROUNDS:
+    for ways, part, cell_share in _rounds(derived, split, fit, drawn=drawn, limits=limits):
         candidates = affordable(_candidates(fit, drawn, interest, ways, limits), table.domain, fit, limits)
         candidates = [clique for clique in candidates if derived.counted_cells(clique) <= COUNTABLE]
         if not candidates:
@@ -162,6 +167,17 @@ def in_rounds(
         again: dict[Clique, None] = {(name,): None for name in drawn.again}
         fit = measure_marginals(derived, fit, again, loss=split.take(split.left), shares=shares)
     return fit.released(table.domain)
+
+
+def _rounds(
+    derived: DerivedMeasures, split: BudgetSplit, fit: Fit, *, drawn: Drawn, limits: SizeLimits
+) -> tuple[tuple[int, Fraction, Fraction], ...]:
+    """Return the rounds, by the noise that scores of the last round would have, and the noisy number of rows."""
+    ways = ROUNDS[-1][0]
+    candidates = affordable(_candidates(fit, drawn, {}, ways, limits), derived.table.domain, fit, limits)
+    many = min(len(candidates), (ways - 1) * limits.candidates)
+    noise = split.deviation(float(split.left * (1 - ROUNDS[0][1]) * SCORES) / max(1, many))
+    return ROUNDS if noise <= _MOST_NOISE * fit.model.total else _PAIRS_ALONE
 
 
 def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownColumns) -> tuple[Fit, bool]:

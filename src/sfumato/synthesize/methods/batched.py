@@ -58,7 +58,7 @@ from sfumato.synthesize.marginal_selection import (
     with_structural_zeros,
 )
 from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
-from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
+from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible, without_implied
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.contribution import contribution
@@ -309,6 +309,7 @@ def _in_rounds(
         if not split.left:
             break
         candidates = _candidates(mechanisms, fit, targets, interest, ways=ways, limits=limits)
+        candidates = without_implied(candidates, [each.attributes for each in fit.measured], zeros, fit.model.sizes)
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
         deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
@@ -426,7 +427,7 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
 def models_whole_table(domain: Domain, task: Task) -> bool:
     """Return True if a task needs a model of the whole table.
 
-    It needs one for a workload of marginals with structural zeros, or if the marginals cover all attributes or overlap.
+    It needs one for marginals with structural zeros or weights, or if the marginals cover all attributes or overlap.
     A joint histogram is no alternative for overlapping marginals.  Five pairs with a common attribute have six
     attributes, and the noise of the joint cells, summed over the cells of a pair, would hide it.
     """
@@ -435,7 +436,8 @@ def models_whole_table(domain: Domain, task: Task) -> bool:
     if not fit_together(domain, task.workload, cells=task.limits.cells, marginal=task.limits.marginal):
         return False
     named = [name for clique in task.workload.marginal_attributes(domain) for name in clique]
-    return bool(task.zeros) or set(named) == set(domain.names) or len(set(named)) < len(named)
+    chosen = bool(task.zeros) or bool(task.workload.weights)  # both are for models only
+    return chosen or set(named) == set(domain.names) or len(set(named)) < len(named)
 
 
 def without_batched_limits(task: Task) -> Task:
@@ -459,7 +461,7 @@ def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest
         "limits": task.limits.describe(),
         "zeros": describe_zeros(task.zeros),
     }
-    return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload))
+    return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload, domain.names))
 
 
 def _describe_workload(workload: Marginals) -> dict[str, object]:

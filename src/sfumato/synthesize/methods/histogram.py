@@ -147,7 +147,7 @@ def _check(domain: Domain, cliques: Sequence[tuple[str, ...]]) -> None:
     for clique in cliques:
         if (size := domain.project(clique).size) > MOST_CELLS:
             raise SizeError(
-                f"the table of {', '.join(clique)} has {size} cells, more than {MOST_CELLS}; "
+                f"the table of {', '.join(clique)} has {size:,} cells, more than {MOST_CELLS:,}; "
                 "name smaller marginals, group values into bins, or use mst or batched",
                 culprit=clique,
             )
