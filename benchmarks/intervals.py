@@ -8,10 +8,14 @@ file.
 
 ``python benchmarks/intervals.py regression 300`` measures the intervals of a linear regression in the same way.
 ``python benchmarks/intervals.py moments 3000`` measures the formula alone, in arrays and without the library.
+``python benchmarks/intervals.py stated 60 "german,nist 7600" 1`` compares the stated errors of codebooks with the
+true errors of the files.  Each release is made by ``sfumato synthesize`` with fresh noise.  Last come the tables and
+epsilon.  The tables need ``SFUMATO_DATA``.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,15 +27,25 @@ from pathlib import Path
 import _census_data
 import numpy as np
 import pyarrow as pa
+from ablation import load
 from pyarrow import parquet
 
 import sfumato as sf
-from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Unknown, dump
 from sfumato.domain.predicate import All, Among
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.query import ReleaseInterval, interval, linear_regression
 from sfumato.query.question import Query, count, mean
-from sfumato.synthesize import NoisyTotal, SizeLimits, SyntheticFile, all_marginals, batched, read_release
+from sfumato.synthesize import (
+    NoisyTotal,
+    SizeLimits,
+    SyntheticFile,
+    all_marginals,
+    batched,
+    read_codebook,
+    read_release,
+)
+from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
 from sfumato.vault.vault import Vault
 
 CELLS = 4  # cells of each size, for every pair of attributes
@@ -286,10 +300,87 @@ def moments(draws: int) -> None:
         print(f"| {name} | {' | '.join(f'{each:.3f}' for each in found)} |")
 
 
+STATED = ("german", "nist 7600", "adult")
+SIZES = (("0", 0, 0), ("1 to 19", 1, 19), ("20 to 199", 20, 199), ("200 and more", 200, 1 << 60))
+
+
+def stated(releases: int, tables: list[str], epsilon: str) -> None:
+    """Print how wide stated errors are and how often they hold: by the rows of the value, and of the worst value."""
+    print("| table | rows of the value | values | interval held | error held | stated, mean | true, 95 % | ratio |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name in tables:
+        domain, codes = load(name)
+        found = [compared(domain, codes, epsilon) for _ in range(releases)]
+        values, worst = (np.concatenate(part) for part in zip(*found, strict=True))
+        for label, least, most in SIZES:
+            rows, low, high, off_by, error = values[(values[:, 0] >= least) & (values[:, 0] <= most)].T
+            held, true = ((low <= rows) & (rows <= high)).mean(), np.quantile(error, 0.95)
+            print(f"| {name} | {label} | {len(rows) // releases} | {held:.3f} | {(error <= off_by).mean():.3f} "
+                  f"| {off_by.mean():.1f} | {true:.1f} | {off_by.mean() / true:.2f} |", flush=True)  # fmt: skip
+        for kind, label in enumerate(("columns", "pairs of values")):
+            error, said = worst[worst[:, 0] == kind, 1:].T
+            if len(error):
+                true = np.quantile(error, 0.95)
+                print(f"| {name} | worst of {label} | {len(error) // releases} | | {(error <= said).mean():.3f} "
+                      f"| {said.mean():.1f} | {true:.1f} | {said.mean() / true:.2f} |", flush=True)  # fmt: skip
+
+
+def commanded(domain: Domain, codes: np.ndarray, epsilon: str) -> tuple[np.ndarray, Codebook]:
+    """Return the codes and the codebook of a release by the command."""
+    given = ["table.parquet", "--domain", "table.yaml", "--epsilon", epsilon, "--delta", "1e-9", "--create"]
+    given += ["--limit", f"{epsilon},1e-9", "--ledger", "ledger", "--out", "made.parquet", "--method", "batched"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "table.yaml").write_text(dump(domain), encoding="utf-8")
+        parquet.write_table(pa.table(dict(zip(domain.names, codes.T, strict=True))), folder / "table.parquet")
+        command = [str(Path(sys.executable).with_name("sfumato")), "synthesize", *given, "--way", "2"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        made, book = parquet.read_table(folder / "made.parquet"), read_codebook(folder / "made.parquet")
+    return np.stack([made[name].to_numpy().astype(np.int64) for name in domain.names], axis=1), book
+
+
+def compared(domain: Domain, codes: np.ndarray, epsilon: str) -> tuple[np.ndarray, np.ndarray]:
+    """Compare the codebook of a release with the true errors of its file.
+
+    Return rows, interval, stated and true error of each value; and kind, true and stated error of columns and pairs.
+    """
+    drawn, book = commanded(domain, codes, epsilon)
+    scale = book.table_rows / len(drawn)
+    values, worst = [], []
+    for place, column in enumerate(book.columns):
+        size = domain.shape[place]
+        assert len(column.values) == size  # every value is listed alone
+        exact, rows = (np.bincount(table[:, place], minlength=size) for table in (codes, drawn))
+        error = np.abs(scale * rows - exact)
+        ends = [(value.low, value.high, value.off_by) for value in column.values]
+        values.append(np.column_stack([exact, np.array(ends, dtype=float), error]))
+        worst.append((0, error.max(), column.worst))
+    measured = [pair for pair in book.pairs if pair.measured]
+    worst.extend(compared_pair(pair, domain, (codes, drawn), scale) for pair in measured)
+    return np.concatenate(values), np.array(worst, dtype=float)
+
+
+def compared_pair(
+    pair: PairEntry, domain: Domain, tables: tuple[np.ndarray, np.ndarray], scale: float
+) -> tuple[int, float, float]:
+    """Return kind, true and stated error of a measured pair."""
+    places = [domain.index(name) for name in pair.attributes]
+    shape = [domain.shape[place] for place in places]
+    exact, rows = (
+        np.bincount(np.ravel_multi_index(table[:, places].T, shape), minlength=int(np.prod(shape))) for table in tables
+    )
+    error = np.abs(scale * rows - exact)
+    return 1, float(error.max()), float(pair.worst_of_values or 0)
+
+
 CONDITIONS = (("gender", 1), ("marital_status", 2), ("class", 1))
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "stated":
+        given = sys.argv[3:]
+        stated(int(sys.argv[2]), given[0].split(",") if given else list(STATED), given[1] if given[1:] else "1")
+        sys.exit()
     if sys.argv[1] in ("regression", "moments"):
         (regression if sys.argv[1] == "regression" else moments)(int(sys.argv[2]))
         sys.exit()

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from _installed import keep_compiled
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "wide.md"
-CASES = ((100_000, 15), (1_000_000, 15), (10_000_000, 15), (1_000_000, 30), (100_000, 100))
+CASES = ((100_000, 15), (1_000_000, 15), (10_000_000, 15), (1_000_000, 30), (100_000, 100), (30_000, 200))
 _BLOCK = 1 << 20
 
 
@@ -70,7 +70,8 @@ def run(rows: int, columns: int) -> list[dict[str, float]]:
 INTRODUCTION = """\
 `sfumato synthesize --method batched --way 3 --epsilon 1 --delta 1e-9` from a Parquet file to a Parquet file of rows
 with its codebook: CPU seconds of the whole command. *Again* repeats the release with the model from the ledger:
-it reads the table, draws the rows, states their errors and writes them.
+it reads the table, draws the rows, states their errors and writes them. Figures of k-member are in
+[anonymize](anonymize.md#k-member) and [wide lattices](wide_lattice.md).
 Made by `python benchmarks/wide.py`, one thread of linear algebra.
 
 | rows | columns | release, CPU s | MB | again: read, draw, write, CPU s | MB |
