@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -105,3 +106,19 @@ def test_the_tree_of_errors_has_every_error_below_its_parent() -> None:
             drawn[found[2]] = path[depth - 1] if depth else "Exception"
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert drawn == {kind.__name__: kind.__base__.__name__ for kind in kinds if kind.__module__ == errors.__name__}
+
+
+def texts_for_people(source: str) -> list[str]:
+    """The strings of a module that are not its docstrings."""
+    tree = ast.parse(source)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
+    docstrings = {id(line.value) for body in bodies for line in body if isinstance(line, ast.Expr)}
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text.value for text in texts if id(text) not in docstrings]
+
+
+def test_one_space_follows_a_full_stop_in_texts_for_people() -> None:
+    assert texts_for_people('"""A.  B."""\nsaid = f"{1}.  C."') == [".  C."]
+    for file in SOURCE.parent.rglob("*.py"):
+        wide = [text for text in texts_for_people(file.read_text(encoding="utf-8")) if re.search(r"[.;:!?]  \S", text)]
+        assert not wide, f"{file.relative_to(ROOT)}: {wide}"

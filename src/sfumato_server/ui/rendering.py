@@ -45,16 +45,16 @@ _NOTE_SECONDS = 60
 _SHORT_NAME = 12  # characters
 _NOTE_PATH = "/steward"
 _PLAIN_DETAILS = {
-    "missing-key": "You are not signed in.  Sign in with your key again; the form keeps what you typed.",
-    "unknown-key": "Your key or session has ended.  Sign in again, with a key that a steward gave you.",
-    "expired-key": "Your key has expired or was revoked.  A steward can give you a new one.",
-    "wrong-scope": "Your key does not open this page.  Ask a steward, or sign in with another key.",
-    "dataset-paused": "The dataset is paused.  A steward has to read its table again before it answers questions.",
-    "unknown-dataset": "There is no dataset of that name that you may ask.  See the list of datasets.",
-    "not-found": "There is nothing at this address.  See the list of datasets.",
-    "data-unavailable": "The table cannot be read now.  Ask again later, or tell a steward.",
-    "internal": "The server failed.  Tell its operator.",
-    "dataset-retired": "It answers no questions, and shows no earlier answers.  See the list of datasets for others.",
+    "missing-key": "You are not signed in. Sign in with your key again; the form keeps what you typed.",
+    "unknown-key": "Your key or session has ended. Sign in again, with a key that a steward gave you.",
+    "expired-key": "Your key has expired or was revoked. A steward can give you a new one.",
+    "wrong-scope": "Your key does not open this page. Ask a steward, or sign in with another key.",
+    "dataset-paused": "The dataset is paused. A steward has to read its table again before it answers questions.",
+    "unknown-dataset": "There is no dataset of that name that you may ask. See the list of datasets.",
+    "not-found": "There is nothing at this address. See the list of datasets.",
+    "data-unavailable": "The table cannot be read now. Ask again later, or tell a steward.",
+    "internal": "The server failed. Tell its operator.",
+    "dataset-retired": "It answers no questions, and shows no earlier answers. See the list of datasets for others.",
 }
 _PLAIN_TITLES = {
     "budget-exceeded": "The budget is too small for this",
