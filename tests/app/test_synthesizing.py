@@ -66,6 +66,8 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for batched"),
         (["--method", "aim", "--marginals", "age,town@4"], "takes no weights of marginals: only batched does"),
         (["--marginals", "age,town@0"], "The weight of a marginal is a number from 0.001"),
+        (["--marginals", "age@x"], "The weight of a marginal is a positive number such as 4 or 0.5, not 'x'"),
+        (["--marginals", "age,town@-1"], "The weight of a marginal is a positive number"),
         (["--method", "mwem", "--marginals", "married", "--rounds", "9"], "Take --rounds 3"),
         (["--method", "batched", "--zeros", "people.csv"], "does not read as structural zeros"),
         (["--method", "batched", "--zeros", "zeors.yaml"], "There is no file zeors.yaml"),

@@ -15,6 +15,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize import PublicTotal, all_marginals, batched, preview
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.workload.counting_queries import Marginals
 
 SIX = Domain(tuple(Integer(name=f"c{place}", minimum=0, maximum=7, unknown=Unknown.DROP) for place in range(6)))
 LOSS = EpsilonDelta("1", "1e-9")
@@ -100,3 +101,48 @@ def test_a_release_needs_a_file_or_a_preview(folder):
 def test_a_preview_says_whose_noise_it_states():
     assert "judged by the noise of batched" in str(preview(SIX, loss=LOSS, method="mst"))
     assert "judged by" not in str(preview(SIX, loss=LOSS, method="batched"))
+
+
+def notes(*options, folder):
+    """The notes of a preview by the command."""
+    text = sfumato(*GIVEN, "--preview", *options, cwd=folder).stdout
+    return [line for line in text.splitlines() if line.startswith("Note: ")]
+
+
+def test_a_preview_and_a_release_say_which_columns_are_left_out(folder):
+    said = "only c0, c1 of 6 columns are released; --way 2 or --method batched keeps all."
+    assert notes("--marginals", "c0,c1", folder=folder) == [f"Note: {said}"]
+    out = ("--out", "o.csv", "--create", "--limit", "20,1e-6")
+    assert f"Before it is charged: {said}" in sfumato(*GIVEN, "--marginals", "c0,c1", *out, cwd=folder).stderr
+    for options in (("--way", "2"), ("--method", "batched"), ("--method", "independent")):
+        named = () if "independent" in options else ("--marginals", "c0,c1")
+        assert notes(*named, *options, folder=folder) == []
+
+
+def test_a_preview_says_that_no_marginals_of_so_many_columns_are_measured(folder):
+    (note,) = notes("--way", "4", folder=folder)
+    assert note.startswith(
+        "Note: batched measures marginals of at most 3 columns, and its model joins them; --marginals"
+    )
+    assert notes("--way", "3", folder=folder) == []
+    assert notes("--way", "6", "--method", "aim", folder=folder) == []
+
+
+def test_a_preview_of_named_marginals_is_about_them():
+    named = Marginals(1, (("c0", "c1", "c2"),))
+    text = str(preview(SIX, loss=LOSS, workload=named, method="batched"))
+    assert "A count of a named combination of values is off" in text
+    assert "Named marginals need about" in text
+    assert "Pairs of columns need about" in str(preview(SIX, loss=LOSS, method="batched"))
+
+
+def test_a_preview_says_into_how_many_groups_a_wide_column_is_joined():
+    wide = Domain((*SIX, Integer(name="wide", minimum=0, maximum=999_999, unknown=Unknown.DROP)))
+    (note,) = preview(wide, loss=LOSS, total=PublicTotal(10_000), method="batched").notes
+    assert note.startswith("noise hides single cells of wide: in a table of 10,000 rows its 1,000,000 cells are joined")
+    most = int(note.partition("at most about ")[2].split()[0])
+    codes = np.column_stack([table(10_000).codes, np.random.default_rng(1).integers(0, 1_000_000, 10_000)])
+    vault = SimulatedVault(ArrayTable(wide, codes), seed=7)
+    released = batched(vault, loss=LOSS, total=PublicTotal(10_000), workload=all_marginals(2))
+    assert 1 < released.model.coarsenings["wide"].size <= most
+    assert preview(SIX, loss=LOSS, method="batched").notes == ()

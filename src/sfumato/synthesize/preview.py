@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from sfumato.domain import Domain
 from sfumato.errors import pluralize
+from sfumato.model.coarsening import MOST_CUTS
 from sfumato.synthesize import cell_positions
 from sfumato.synthesize.auto import AUTO, method_named
 from sfumato.synthesize.budget_allocation import (
@@ -28,8 +29,10 @@ from sfumato.synthesize.synthesis_method import SynthesisMethod, Task
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
 from sfumato.workload.counting_queries import Marginals, Workload, all_marginals
-from sfumato.workload.named_marginals import TargetMarginals
+from sfumato.workload.named_marginals import MOST_NAMED, TargetMarginals, named_marginals
 
+_PAIRS = "pairs of columns"
+_LISTED = 8  # columns in a sentence
 _DEVIATIONS = 1.96  # for Gaussian noise, with 95 % confidence
 
 
@@ -46,6 +49,8 @@ class Preview:
         rows_for_pairs: rows of a table below which noise hides the pairs, so that only columns are measured.
         rows: the public number of rows; None if it is not public.
         noise_of: the method whose noise is stated if the method has no figure; empty if the figures are its own.
+        of: what ``pair`` and ``rows_for_pairs`` are about: pairs of columns, or the named marginals.
+        notes: what a reader of the rows may not expect, in sentences.
     """
 
     method: str
@@ -55,11 +60,18 @@ class Preview:
     rows_for_pairs: int = 0
     rows: int | None = None
     noise_of: str = ""
+    of: str = _PAIRS
+    notes: tuple[str, ...] = ()
 
     @property
     def hides_pairs(self) -> bool:
         """Return True if noise hides the pairs of a table of the public number of rows."""
         return self.rows is not None and self.rows < self.rows_for_pairs
+
+    @property
+    def needed(self) -> str:
+        """A clause about the rows that a table needs."""
+        return f"{self.of} need about {pluralize(self.rows_for_pairs, 'row')} at this loss"
 
     @property
     def in_smaller_tables(self) -> str:
@@ -82,9 +94,10 @@ class Preview:
             width = max(map(len, self.columns))
             lines += [f"  {name:<{width}}  {error:>9,}" for name, error in self.columns.items()]
         if self.pair is not None:
-            lines.append(f"A count of a measured pair of values is off by about {pluralize(self.pair, 'row')}.")
-            needed = pluralize(self.rows_for_pairs, "row")
-            lines.append(f"Pairs need about {needed}.  In a smaller table {self.in_smaller_tables}.")
+            table = "a measured pair of values" if self.of == _PAIRS else "a named combination of values"
+            lines.append(f"A count of {table} is off by about {pluralize(self.pair, 'row')}.")
+            lines.append(f"{self.needed.capitalize()}. In a smaller table {self.in_smaller_tables}.")
+        lines += [f"Note: {note}." for note in self.notes]
         return "\n".join(lines)
 
 
@@ -129,9 +142,42 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     planned = taken.checked_plan(domain, task if chosen is None else chosen.task)
     rows = task.total.count if isinstance(task.total, PublicTotal) else None
     if planned.expected_error is not None:
-        return Preview(taken.name, dict(planned.expected_error), {}, rows=rows)
+        notes = () if taken.name == "independent" else _on_other_columns(domain, task.workload)
+        return Preview(taken.name, dict(planned.expected_error), {}, rows=rows, notes=notes)
     figures = _of_columns_and_pairs(domain, task, taken.name, rows)
-    return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of)
+    notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task))
+    return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of, notes=notes)
+
+
+def _on_other_columns(domain: Domain, workload: Workload) -> tuple[str, ...]:
+    """Say which columns are released if the workload has not all of them."""
+    names = workload.attributes(domain)
+    if len(names) == len(domain):
+        return ()
+    columns = ", ".join(names) if len(names) <= _LISTED else f"{len(names)}"
+    return (f"only {columns} of {len(domain)} columns are released; --way 2 or --method batched keeps all",)
+
+
+def _on_large_marginals(workload: Marginals, method: SynthesisMethod) -> tuple[str, ...]:
+    """Say that a method measures no marginals of so many columns."""
+    if not method.most_columns or (workload.ways or 0) <= method.most_columns:
+        return ()
+    named = f"; --marginals names larger ones, of up to {MOST_NAMED}" if method.most_columns < MOST_NAMED else ""
+    return (
+        f"{method.name} measures marginals of at most {method.most_columns} columns, and its model joins them{named}",
+    )
+
+
+def _on_wide_columns(domain: Domain, task: Task) -> tuple[str, ...]:
+    """Say into how many groups the cells of columns with very many cells are joined."""
+    rows = assumed_rows(task.total)
+    visible = BudgetSplit(task.loss.divisible, contribution(domain).rows).column_sizes(domain.shape, rows)
+    return tuple(
+        f"noise hides single cells of {attribute.name}: in a table of {pluralize(rows, 'row')} its {attribute.size:,} "
+        f"cells are joined to at most about {pluralize(round(groups), 'group')}; edges in the domain choose them"
+        for attribute, groups in zip(domain, visible, strict=True)
+        if attribute.size > MOST_CUTS
+    )
 
 
 def _others(domain: Domain, workload: Marginals) -> int:
@@ -166,4 +212,5 @@ def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | N
         pair=error(rest * float(1 - SCORES) / max(pairs, _others(domain, task.marginals()))) if pairs else None,
         rows_for_pairs=needed,
         rows=rows,
+        of="named marginals" if named_marginals(task.marginals(), domain) else _PAIRS,
     )

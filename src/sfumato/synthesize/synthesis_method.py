@@ -104,6 +104,7 @@ class SynthesisMethod:
         estimate: its noise, for ``auto``; None if the method cannot do the task, or another one does it more simply.
         noise_of: the method whose noise is used when losses are compared; empty if it is its own.
         weighs: True if it uses the weights of named marginals.
+        most_columns: the most columns of a marginal that it measures without its name; 0 if there is no bound.
     """
 
     name: str
@@ -114,6 +115,7 @@ class SynthesisMethod:
     needs: Mapping[Option, str] = field(default_factory=dict)
     noise_of: str = ""
     weighs: bool = False
+    most_columns: int = 0
 
     def listed_options(self) -> tuple[Option, ...]:
         """Return the options that it takes, in the order of :class:`Option`."""

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.app.api.questions import LossFields, Name, NumberText, StrictModel
-from sfumato.errors import InputError
+from sfumato.errors import InputError, QueryError
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized, Hierarchy, Keep, Quasi, RowLimit
@@ -192,9 +192,19 @@ class SynthesizeRequest(StrictModel):
                 )
 
     def workload(self, domain: Domain) -> Marginals:
-        """Return the named marginals and all of ``way`` attributes.  Without named ones, ``way`` is 2 by default."""
+        """Return the named marginals and all of ``way`` attributes.  Without named ones, ``way`` is 2 by default.
+
+        Raises:
+            QueryError: the weight of a marginal is no positive number.
+        """
         from sfumato.workload.counting_queries import Marginals
 
+        for name in (name for clique in self.marginals for name in clique):
+            if "@" in name and name not in domain.names:
+                weight = name.rpartition("@")[2]
+                raise QueryError(
+                    f"the weight of a marginal is a positive number such as 4 or 0.5, not {weight!r}", culprit=name
+                )
         ways = self.way if self.marginals else self.way or min(_WAY, len(domain))
         return Marginals(ways, tuple(map(tuple, self.marginals)), tuple(map(Fraction, self.weights)))
 

@@ -92,7 +92,7 @@ class SynthesizeOptions:
     """The options of ``sfumato synthesize``."""
 
     table: TableArgument
-    out: Annotated[Path | None, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.  [required]")] = (
+    out: Annotated[Path | None, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow. [required]")] = (
         None
     )
     domain: OneDomainOption = None
@@ -268,8 +268,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     outputs = [out, codebook_path(out), given.html, given.model]
     refuse_clashes(outputs, inputs=[*source.files(), given.zeros, given.view.view], overwrite=given.overwrite)
     vault = source.vault()
-    _refuse_hidden_pairs(vault.domain, request, anyway=given.anyway)
-    _warn(vault.domain, given.rows, loss, request)
+    _warn(vault.domain, given.rows, loss, request, anyway=given.anyway)
     with working("Making the release"):
         release = request.release(vault)
         cost = cost_in_shares(release.cost, source.charge, vault.remaining)
@@ -287,36 +286,28 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     result(value, _text(release, cost), as_json=given.as_json)
 
 
-def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: bool) -> None:
-    """Refuse, or warn of, a release whose noise hides the pairs of columns.
+def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest, *, anyway: bool) -> None:
+    """Warn before the charge of what noise hides, what the rows lack, and how a delta would lower the noise.
 
     Raises:
-        InputError: the public number of rows is too small, and no --anyway is given.
+        InputError: the public number of rows is too small for pairs of columns, and no --anyway is given.
     """
-    preview = request.preview(domain)
-    if not preview.rows_for_pairs:
-        return
-    needed = f"pairs of columns need about {pluralize(preview.rows_for_pairs, 'row')} at this loss"
-    if preview.hides_pairs and not anyway:
-        raise InputError(
-            f"{needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or release it "
-            "by --anyway. Nothing was charged"
-        )
-    if preview.rows is None:
-        print_message(f"Before it is charged: {needed}. In a smaller table {preview.in_smaller_tables}.")
-
-
-def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
-    """Warn before the charge if noise hides the totals, or if a delta would lower the noise."""
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
     from sfumato.synthesize.product import refuse_large
 
+    preview = request.preview(domain)
+    if preview.hides_pairs and not anyway:
+        raise InputError(
+            f"{preview.needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or "
+            "release it by --anyway. Nothing was charged"
+        )
     if rows is not None:
         refuse_large(rows, len(domain))
-    for warning in drowned_totals(domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
+    warnings = [f"{preview.needed}. In a smaller table {preview.in_smaller_tables}"]
+    warnings = warnings if preview.rows_for_pairs and preview.rows is None else []
+    warnings += drowned_totals(domain, loss, NoisyTotal() if rows is None else PublicTotal(rows))
+    for warning in (*preview.notes, *warnings, *request.without_delta(domain)):
         print_message(f"Before it is charged: {warning}.")
-    for advice in request.without_delta(domain):
-        print_message(f"Before it is charged: {advice}.")
 
 
 def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:

@@ -196,4 +196,5 @@ AIM = SynthesisMethod(
     plan=_plan,
     estimate=_estimate,
     noise_of="batched",
+    most_columns=MOST_WAYS,
 )

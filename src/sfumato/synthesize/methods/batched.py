@@ -492,4 +492,5 @@ BATCHED = SynthesisMethod(
     plan=_plan,
     estimate=_estimate,
     weighs=True,
+    most_columns=max(ways for ways, _, _ in ROUNDS),
 )
