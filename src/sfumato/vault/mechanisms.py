@@ -300,6 +300,7 @@ class ExactTables:
         self.encoded = encoded
         self._domain = encoded.domain
         self._cache: dict[ExactTable, Counts] = {}  # oldest first
+        self._by_attribute: dict[str, dict[ExactTable, None]] = {}  # the cached questions that have an attribute
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -368,8 +369,11 @@ class ExactTables:
         if cached is not None or source.where is not None or not source.adds_up:
             return cached
         axes, family = set(source.axes), source.moved_to(())
-        for other, table in list(self._cache.items()):
-            if other.where is None and other.adds_up and axes <= set(other.axes) and other.moved_to(()) == family:
+        sharing = [list(self._by_attribute.get(name, ())) for name in source.axes]
+        for other in min(sharing, key=len, default=list(self._cache)):
+            sums = other.where is None and other.adds_up and axes <= set(other.axes) and other.moved_to(()) == family
+            table = self._cache.get(other) if sums else None
+            if table is not None:
                 cube = table.reshape(*shape_of(self._domain, other.axes), -1)
                 summed = _sliced(cube, other.axes, source, self._domain)
                 self._store(source, summed)
@@ -384,9 +388,13 @@ class ExactTables:
                 return
             self._cache[source] = table
             self._bytes += size
+            for name in source.axes:
+                self._by_attribute.setdefault(name, {})[source] = None
             while self._bytes > _CACHE_BYTES:
                 oldest = next(iter(self._cache))
                 self._bytes -= _weight(oldest, self._cache.pop(oldest))
+                for name in oldest.axes:
+                    self._by_attribute[name].pop(oldest, None)
 
 
 def _weight(source: ExactTable, table: Counts) -> int:
