@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
 import pytest
 
-from sfumato.domain import Categorical, Domain, Integer, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Role, Unknown
 from sfumato.errors import QueryError, SizeError
 from sfumato.model.junction_tree import tree_cells
 from sfumato.workload import all_marginals, cells_of
@@ -19,6 +20,8 @@ from sfumato.workload.named_marginals import (
     fit_together,
     most_cuts,
     named_marginals,
+    relevant,
+    workload_cliques,
 )
 
 CAPS = {"cells": 400_000, "marginal": 1 << 22}
@@ -80,6 +83,29 @@ def test_the_others_can_be_left_out_or_wanted_alike() -> None:
     assert alone.pairs == {("a0", "a1"): 1, ("a0", "a2"): 1, ("a1", "a2"): 1}
     alike = TargetMarginals.of_workload(all_marginals(2, named=[("a0", "a1", "a2")]), domain)
     assert alike.pairs == dict.fromkeys(combinations(domain.names, 2), 1)
+
+
+@pytest.mark.parametrize("many", [2, 3, 5])
+@pytest.mark.parametrize("target", [None, 0, 1])
+def test_all_marginals_are_those_inside_a_list_of_them_in_the_same_order(many: int, target: int | None) -> None:
+    roles = [Role.TARGET if place == target else None for place in range(many)]
+    domain = Domain(tuple(replace(each, role=role) for each, role in zip(numbers(*[2] * many), roles, strict=True)))
+    for ways in range(1, many + 1):
+        listed = workload_cliques(all_marginals(ways), domain)
+        targets = TargetMarginals.of_workload(all_marginals(ways), domain)
+        assert targets.most == min(3, max(map(len, listed)))
+        for size, others in targets.others.items():
+            weights = relevant(listed, size)
+            largest = max(weights.values(), default=1)
+            assert list(others.by_name().items()) == [(each, weight / largest) for each, weight in weights.items()]
+
+
+def test_marginals_are_chosen_by_their_places() -> None:
+    others = TargetMarginals.of_workload(all_marginals(3), numbers(2, 3, 4, 5)).others[3]
+    left = others.without([("a0", "a1", "a3"), ("a0", "a1")])
+    assert list(left.by_name()) == [("a0", "a1", "a2"), ("a0", "a2", "a3"), ("a1", "a2", "a3")]
+    assert left.cells({"a0": 2, "a1": 3, "a2": 4, "a3": 5}).tolist() == [24, 40, 60]
+    assert left.pair_sums({("a0", "a2"): 0.5, ("a2", "a3"): 4.0}).tolist() == [0.5, 4.5, 4.0]
 
 
 def test_a_marginal_of_seven_columns_is_refused() -> None:

@@ -136,11 +136,18 @@ class Marginals:
 
     def marginal_attributes(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
         """Return the attributes of each marginal, the named ones last."""
-        if self.ways is None:
-            return self.cliques
-        if self.ways > len(domain):
+        ways = self.all_ways(domain)
+        return (*combinations(domain.names, ways), *self.cliques) if ways else self.cliques
+
+    def all_ways(self, domain: Domain) -> int:
+        """Return the number of attributes of which all marginals are in the workload; 0 if there is none.
+
+        Raises:
+            QueryError: the domain has fewer attributes.
+        """
+        if self.ways is not None and self.ways > len(domain):
             raise QueryError(f"marginals of {self.ways} attributes are more than a domain of {len(domain)} has")
-        return (*combinations(domain.names, self.ways), *self.cliques)
+        return self.ways or 0
 
     def named_weights(self) -> tuple[tuple[tuple[str, ...], float], ...]:
         """Return each named marginal with its weight."""

@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations
 from typing import Unpack
 
 import numpy as np
@@ -46,7 +45,6 @@ from sfumato.synthesize.marginal_selection import (
     UNSCORED,
     MeasuredMarginal,
     SizeLimits,
-    affordable,
     coarsened_marginals,
     measure_selected,
     reference,
@@ -213,6 +211,8 @@ def least_pairs(domain: Domain, workload: Marginals) -> int:
         return 0
     if named := named_marginals(workload, domain):
         return min(len(named), len(domain) - 1)
+    if (ways := workload.all_ways(domain)) > 1 and math.comb(len(domain), ways) >= len(domain):
+        return len(domain) - 1  # without a list of all marginals
     several = sum(len(clique) > 1 for clique in workload_cliques(workload, domain))
     return min(several, len(domain) - 1)
 
@@ -388,16 +388,15 @@ def _candidates(
     whose noise is larger, to pairs.  At most ``limits.candidates`` of each size, with the largest known distances, are
     candidates.  The distance of a triple is the sum of its pairs' distances.
     """
-    known = {frozenset(clique): distance for clique, distance in interest.items()}
-    measured = {table.attributes for table in fit.measured}
+    codes = dict(zip(mechanisms.domain.names, mechanisms.domain.shape, strict=True))
     candidates: dict[Clique, float] = {}
-    for size in range(2, ways + 1):
-        weights = targets.others.get(size, {})
-        fresh = [clique for clique in weights if clique not in measured]
-        small = affordable(fresh, mechanisms.domain, fit, limits)
-        small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
-        largest = small[: limits.candidates] if known else small
-        candidates |= {clique: weights[clique] for clique in largest}
+    for others in (targets.others[size] for size in range(2, ways + 1) if size in targets.others):
+        fresh = others.without({table.attributes for table in fit.measured})
+        countable = fresh.cells(codes) <= limits.marginal
+        small = fresh.at(countable & (fresh.cells(fit.model.sizes) <= limits.cells // 4))
+        if interest:
+            small = small.at(np.argsort(-small.pair_sums(interest), kind="stable")[: limits.candidates])
+        candidates |= small.by_name()
     return candidates
 
 
