@@ -37,7 +37,11 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 
-_DELTA = re.compile(r"(\bdelta(?: =| of)? [0-9.]+e-)0")
+_NUMBER = r"[0-9.]+(?:e-?[0-9]+)?"
+_DELTA = re.compile(  # as losses are written; a label of a table may have the word delta
+    rf"((?:(?:\bepsilon|\brho)(?: =)? {_NUMBER}(?: left of rho = {_NUMBER})?(?:,| and| at) delta(?: =)? "
+    r"|\bwith a delta of |--delta )[0-9.]+e-)0"
+)
 _NO_FRACTION = 1e15  # from here on, a double has no digit after its point
 _ROUNDED = 1e-6  # of a step: the error of a double, which moves no end of an interval
 
@@ -237,9 +241,11 @@ def _end_digits(number: float, rounding: str, comma: str) -> str:
 
 
 def short_deltas(text: str) -> str:
-    """Return a text for people with each delta as they write it.  The ledger, files and JSON have Python's form.
+    """Return a text for people with each delta of a loss as they write it.  Ledger, files and JSON have Python's form.
 
     >>> short_deltas("epsilon = 1, delta = 1e-09; add --delta 2.5e-07")
     'epsilon = 1, delta = 1e-9; add --delta 2.5e-7'
+    >>> short_deltas("rho 0.1, delta 1e-09 for SELECT COUNT(*) FROM t WHERE wave = 'delta 1e-07'")
+    "rho 0.1, delta 1e-9 for SELECT COUNT(*) FROM t WHERE wave = 'delta 1e-07'"
     """
     return _DELTA.sub(r"\1", text)

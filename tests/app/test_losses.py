@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
+from tests.app.test_cli import sfumato
 
 from sfumato.app.api.questions import LossFields, limit_of, loss_of, validate_fields
 from sfumato.errors import InputError, LossError
@@ -71,3 +73,16 @@ def test_an_unknown_field_is_refused_by_its_name() -> None:
 def test_a_field_beyond_its_limits_is_refused_by_its_name() -> None:
     with pytest.raises(InputError, match=r"^epsilon: .*at most 60"):
         validate_fields(LossFields, {"epsilon": "1" * 61})
+
+
+def test_a_delta_is_short_in_a_loss_and_untouched_in_a_label(tmp_path: Path) -> None:
+    label = "delta 1e-07"
+    (tmp_path / "waves.csv").write_text("wave\n" + f"{label}\n" * 50)
+    (tmp_path / "waves.yaml").write_text(
+        f"{{sfumato: 1, unit: row, attributes: {{wave: {{type: categorical, values: [{label}], unknown: drop}}}}}}"
+    )
+    statement = "SELECT wave, COUNT(*) FROM waves WHERE wave = 'delta 1e-07' GROUP BY wave"
+    loss = ("--epsilon", "1", "--delta", "1e-09", "--create", "--limit", "2,1e-09")
+    done = sfumato("query", "waves.csv", statement, *loss, cwd=tmp_path)
+    assert "delta = 1e-9" in done.stdout
+    assert label in done.stdout
