@@ -14,11 +14,13 @@ from sfumato.errors import DomainError, QueryError, SfumatoError, SizeError
 from sfumato.model.coarsening import Runs
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, batched, mst, read_zeros
+from sfumato.synthesize.auto import method_named
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
 from sfumato.synthesize.marginal_selection import Table, with_structural_zeros
 from sfumato.synthesize.structural_zeros import KIND, Zeros, without_implied
+from sfumato.synthesize.synthesis_method import Task
 from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
@@ -254,6 +256,11 @@ def test_a_column_follows_from_another_in_every_row(method, epsilon):
     )
     made = release.codes()
     np.testing.assert_array_equal(made[:, 5], np.minimum(made[:, 2] // 10, 3))
+    task = Task(loss=Rho(1), total=PublicTotal(4000), workload=all_marginals(2), zeros=zeros)
+    assert method_named(method.__name__).plan(STAGED, task).request.words.endswith(", where stage follows from pay")
+    rule = "Whether stage follows from pay in the table: every row of this file follows the rule."
+    assert rule in release.codebook.not_for
+    assert not any("call impossible" in each for each in release.codebook.not_for)
 
 
 def test_each_cell_of_the_other_column_is_named_once():

@@ -12,7 +12,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InfeasibleError, InputError, QueryError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import NoisyTotal, auto, prefixes
-from sfumato.synthesize.structural_zeros import describe_zeros, load_zeros, read_zeros
+from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
+from sfumato.synthesize.synthetic import describe_zeros
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
 

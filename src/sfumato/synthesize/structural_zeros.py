@@ -55,6 +55,11 @@ class Zeros:
         """The rule, or the attributes."""
         return self.rule or f"the zeros over {', '.join(self.attributes)}"
 
+    @property
+    def is_function(self) -> bool:
+        """Whether each cell of the first of two attributes has one possible cell of the second."""
+        return len(self.attributes) == 2 and bool((np.sum(~self.impossible, axis=1) == 1).all())  # noqa: PLR2004
+
 
 def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
     """Read structural zeros from a YAML file with a list of rules in the forms of :func:`read_zeros`.
@@ -111,11 +116,6 @@ def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zero
         conditions.append(condition)
     _refuse_contradiction(tables_of_zeros, conditions)
     return tuple(zero for zeros in tables_of_zeros for zero in zeros)
-
-
-def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
-    """Return structural zeros as JSON values, for the journal."""
-    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
 
 
 def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
@@ -348,8 +348,7 @@ def without_implied(
     source_of: dict[str, str] = {}
     for zero in zeros:
         source, *columns = zero.attributes
-        follows = len(columns) == 1 and bool(((~zero.impossible).sum(axis=1) == 1).all())
-        if follows and 2 * sizes[columns[0]] > sizes[source] and source not in source_of:
+        if zero.is_function and 2 * sizes[columns[0]] > sizes[source] and source not in source_of:
             source_of.setdefault(columns[0], source)
     others = {frozenset(clique) for clique in (*candidates, *measured)}
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ from sfumato.workload.counting_queries import Marginals, Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sfumato.synthesize.structural_zeros import Zeros
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -202,6 +204,17 @@ def tables(cliques: Sequence[Sequence[str]]) -> str:
     """
     named = "; ".join(" x ".join(clique) for clique in cliques[:_LISTED])
     return named if len(cliques) <= _LISTED else f"{named}; and {len(cliques) - _LISTED} more"
+
+
+def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:
+    """Return structural zeros as JSON values, for the journal."""
+    return [[list(zero.attributes), np.flatnonzero(zero.impossible).tolist()] for zero in zeros]
+
+
+def derived_columns(zeros: Sequence[Zeros]) -> str:
+    """Return a clause about the columns that follow from others by a rule; empty if there is none."""
+    derived = [f"{zero.attributes[1]} follows from {zero.attributes[0]}" for zero in zeros if zero.is_function]
+    return f", where {' and '.join(derived)}" if derived else ""
 
 
 def rows_for(domain: Domain, workload: Workload, names: Sequence[str] | None = None) -> str:

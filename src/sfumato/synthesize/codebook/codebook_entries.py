@@ -39,6 +39,7 @@ from sfumato.synthesize.stated_errors import (
     pair_errors,
     value_errors,
 )
+from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.release import Release
 
 _MOST_VALUES, _MOST_LISTED = 8000, 500  # for all attributes together, for one
@@ -400,9 +401,19 @@ def _uses_outside_the_table(domain: Domain, provenance: Mapping[str, Any]) -> It
                 f"Which {kind} of its {attribute.by} a value of {attribute.name} is: every row has the first {kind} of "
                 f"its cell, so that {attribute.name} is known by {attribute.by} only."
             )
-    zeros = provenance.get("parameters", {}).get("zeros") or ()
-    if ruled := [" x ".join(map(str, attributes)) for attributes, *_ in zeros]:
+    tables = [_zeros(domain, *each) for each in provenance.get("parameters", {}).get("zeros") or ()]
+    for zero in (each for each in tables if each.is_function):
+        source, column = zero.attributes
+        yield f"Whether {column} follows from {source} in the table: every row of this file follows the rule."
+    if ruled := [" x ".join(zero.attributes) for zero in tables if not zero.is_function]:
         yield (
             f"Whether there are rows that rules over {join_words(list(dict.fromkeys(ruled)))} call impossible: none is "
             "drawn, whatever the table has."
         )
+
+
+def _zeros(domain: Domain, attributes: Sequence[str], cells: Sequence[int]) -> Zeros:
+    """Return structural zeros from their JSON values in the journal."""
+    impossible = np.zeros(domain.project(tuple(attributes)).shape, dtype=np.bool_)
+    impossible.flat[list(cells)] = True
+    return Zeros(tuple(attributes), impossible)

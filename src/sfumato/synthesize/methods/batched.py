@@ -56,9 +56,9 @@ from sfumato.synthesize.marginal_selection import (
     with_structural_zeros,
 )
 from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
-from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible, without_implied
+from sfumato.synthesize.structural_zeros import Zeros, refuse_impossible, without_implied
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
-from sfumato.synthesize.synthetic import Synthetic, rows_for
+from sfumato.synthesize.synthetic import Synthetic, derived_columns, describe_zeros, rows_for
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import (
     Mechanisms,
@@ -460,7 +460,8 @@ def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest
         "limits": task.limits.describe(),
         "zeros": describe_zeros(task.zeros),
     }
-    return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload, domain.names))
+    words = f"{rows_for(domain, workload, domain.names)}{derived_columns(task.zeros)}"
+    return ReleaseRequest("synthesize", method, parameters, words)
 
 
 def _describe_workload(workload: Marginals) -> dict[str, object]:

@@ -41,9 +41,9 @@ from sfumato.synthesize.marginal_selection import (
     size_limits,
 )
 from sfumato.synthesize.methods.batched import least_rows, models_whole_table, without_batched_limits
-from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
+from sfumato.synthesize.structural_zeros import Zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
-from sfumato.synthesize.synthetic import Synthetic, rows_of
+from sfumato.synthesize.synthetic import Synthetic, derived_columns, describe_zeros, rows_of
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import Mechanisms, ReleaseRequest, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.measurables import Distance
@@ -112,7 +112,9 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_impossible(zeros, domain, limits.cells)
     parameters = {"total": describe_total(task.total), "limits": limits.describe(), "zeros": describe_zeros(zeros)}
     return PlannedRelease(
-        request=ReleaseRequest("synthesize", "mst", parameters, rows_of(domain, domain.names)),
+        request=ReleaseRequest(
+            "synthesize", "mst", parameters, f"{rows_of(domain, domain.names)}{derived_columns(zeros)}"
+        ),
         run=lambda mechanisms: run_mst(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
         model=Graphical,
     )
