@@ -232,6 +232,31 @@ def test_round_numbers(encoded, expected, steps):
     np.testing.assert_array_equal(reveal(encoded.round_numbers("whole", steps)), wanted.reshape(-1))
 
 
+LARGEST = (1 << 53) - 1
+SPREAD = Integer(name="whole", minimum=-LARGEST, maximum=LARGEST, edges=(-LARGEST, -3, 5, 10**15), unknown=K)
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        replace(SPREAD, nullable=True),
+        replace(SPREAD, name="digits", unknown=C),
+        replace(SPREAD, name="unsigned", unknown=D),
+        Integer(name="whole", minimum=LARGEST - 50, maximum=LARGEST, edges=(LARGEST - 50, LARGEST - 9), unknown=K),
+        Integer(name="whole", minimum=-LARGEST, maximum=40 - LARGEST, unknown=K, nullable=True),
+    ],
+    ids=str,
+)
+def test_round_numbers_up_to_the_largest_integers(table, adapter, oracle, rows, attribute):
+    domain, steps = Domain((attribute,)), (1, 5, 10, 10**15, 2 * 10**15)
+    encoded, expected = table.encode(domain), oracle(domain, adapter.seen(rows))
+    wanted = np.zeros((attribute.size, len(steps) + 1), dtype=np.int64)
+    for (code,), index in expected.at((attribute.name,)):
+        if (number := expected.values[index][0]) is not None:
+            wanted[code, max(place for place, step in enumerate(steps) if int(number) % step == 0)] += 1
+    np.testing.assert_array_equal(reveal(encoded.round_numbers(attribute.name, steps)), wanted.reshape(-1))
+
+
 def test_many_bins_of_one_width(encoded, expected):
     for value, edges in (
         ("real", np.linspace(-2.5, 2.5, 401)),

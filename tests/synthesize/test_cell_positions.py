@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tracemalloc
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, batched, mst
 from sfumato.synthesize.cell_positions import (
+    POSITIONS,
     CellPosition,
     Rounding,
     candidate_steps,
@@ -27,7 +30,9 @@ from sfumato.synthesize.cell_positions import (
     sample_within_cells,
     share,
 )
-from sfumato.synthesize.graphical import POSITIONS, Graphical
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.synthetic import load, save
+from sfumato.vault.interface import decode, encode
 from sfumato.vault.measurables import Measurement
 from sfumato.vault.simulated import SimulatedVault
 
@@ -203,7 +208,8 @@ def test_an_older_model_is_read_with_its_one_position_and_a_new_one_with_many():
     release = mst(SimulatedVault(people(3000), seed=1), loss=LOSS, total=PublicTotal(3000))
     payload = release.model.payload()
     assert Graphical.restore(DOMAIN, payload).positions == release.model.positions
-    older = {key: value for key, value in payload.items() if key != POSITIONS} | {"positions": {"pay": [-0.4, 0.2]}}
+    held = {key: value for key, value in payload.items() if key not in (POSITIONS, "round numbers")}
+    older = held | {"positions": {"pay": [-0.4, 0.2]}}
     assert Graphical.restore(DOMAIN, older).positions["pay"].cells == pytest.approx((-0.3,) * 3)
 
 
@@ -322,3 +328,80 @@ def test_round_incomes_are_drawn_from_a_release_and_from_its_file():
     assert (incomes % 1000 == 0).mean() > 0.95
     restored = Graphical.restore(DOMAIN, release.model.payload())
     assert restored.positions == release.model.positions
+
+
+def test_round_numbers_are_drawn_next_to_an_open_cell_too_wide_to_list():
+    income = Integer(
+        name="income",
+        minimum=0,
+        maximum=10**12,
+        edges=(0, 1, 1000, 10_000, 50_000),
+        unknown=Unknown.CLAMP,
+        typical=60_000,
+    )
+    random = np.random.default_rng(0)
+    incomes = random.choice([0, 1000, 5000, 12_000, 20_000, 70_000], 20_000)
+    codes = np.stack([np.searchsorted(income.edges, incomes, side="right") - 1, random.integers(0, 2, 20_000)], axis=1)
+    table = ArrayTable(Domain((income, SEX)), codes, values={"income": incomes.astype(float)})
+    release = mst(SimulatedVault(table, seed=1), loss=LOSS, total=PublicTotal(20_000))
+    drawn = release.rows.table["income"].to_numpy()[release.codes()[:, 0] < 4]
+    assert (drawn % 1000 == 0).mean() > 0.9
+
+
+WEIGHTS = [1.0] * 9  # of the eight steps of incomes, and of other numbers
+STEPS = [5, 10, 50, 100, 500, 1000, 5000, 10_000]
+FORGED = {
+    "negative weights": {"income": [STEPS, [-1.0, *WEIGHTS[1:]]]},
+    "weights of zero": {"income": [STEPS, [0.0] * 9]},
+    "weights that overflow": {"income": [STEPS, [1e308] * 9]},
+    "weights that are texts": {"income": [STEPS, ["1"] * 9]},
+    "weights of two axes": {"income": [STEPS, [[1.0, 1.0]] * 9]},
+    "weights of other steps": {"income": [STEPS, WEIGHTS[1:]]},
+    "steps of zero": {"income": [[0, *STEPS[1:]], WEIGHTS]},
+    "steps beyond 64 bits": {"income": [[*STEPS[:-1], 10**30], WEIGHTS]},
+    "steps that are no multiples": {"income": [[3, 7], WEIGHTS[:3]]},
+    "falling steps": {"income": [STEPS[::-1], WEIGHTS]},
+    "no steps": {"income": [[], [1.0]]},
+    "a third part": {"income": [STEPS, WEIGHTS, WEIGHTS]},
+    "real numbers": {"pay": [STEPS, WEIGHTS]},
+    "words": {"sex": [STEPS, WEIGHTS]},
+    "an unknown column": {"nobody": [STEPS, WEIGHTS]},
+    "no columns": [1],
+}
+FORGED_POSITIONS = {
+    "too few": {"income": [0.1]},
+    "too many": {"income": [0.1] * 7},
+    "none": {"income": []},
+    "beyond the cell": {"pay": [0.0, 0.0, -1e9]},
+    "texts": {"income": ["a"] * 6},
+    "of two axes": {"income": [[0.1]] * 6},
+    "words": {"sex": [0.1, 0.1]},
+    "an unknown column": {"nobody": [0.1]},
+    "no columns": None,
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    save(mst(SimulatedVault(people(3000), seed=1), loss=LOSS, total=PublicTotal(3000)), path)
+    return decode(path.read_bytes()[32:])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *({"round numbers": forged} for forged in FORGED.values()),
+        *({POSITIONS: forged} for forged in FORGED_POSITIONS.values()),
+    ],
+    ids=[*FORGED, *(f"positions: {name}" for name in FORGED_POSITIONS)],
+)
+def test_forged_positions_and_round_numbers_of_a_file_are_refused_when_it_is_read(part, saved, tmp_path):
+    def write(payload):
+        stored = encode(payload)
+        (tmp_path / "forged").write_bytes(hashlib.sha256(stored).digest() + stored)
+        return tmp_path / "forged"
+
+    assert len(load(write(saved)).rows) == 3000
+    with pytest.raises(InputError, match=r"^cannot read a saved release from .*: no such file, or damaged$"):
+        load(write(saved | part))

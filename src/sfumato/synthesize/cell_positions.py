@@ -19,11 +19,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.domain import numeric
+from sfumato.errors import SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.interface import Mechanisms
@@ -80,6 +83,47 @@ class CellPosition:
         """Return one shrunken position for all cells (James and Stein 1961), for models in an older format."""
         shrinkage = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
         return CellPosition((float(np.clip(shrinkage * mean, -_MOST, _MOST)),) * declared)
+
+
+POSITIONS, _ROUNDINGS = "positions of cells", "round numbers"  # keys of a stored model
+
+
+def positions_payload(positions: Mapping[str, CellPosition]) -> dict[str, Any]:
+    """Return positions as JSON values; :func:`restore_positions` reads them."""
+    rounded = {name: each.rounding for name, each in positions.items() if each.rounding is not None}
+    roundings = {name: [list(each.steps), list(each.weights)] for name, each in rounded.items()}
+    cells = {POSITIONS: {name: list(position.cells) for name, position in positions.items()}}
+    return cells | ({_ROUNDINGS: roundings} if roundings else {})
+
+
+def restore_positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosition]:
+    """Restore the positions of a stored payload, which is not trusted.
+
+    Models in an older format have one mean and its noise for all cells.
+
+    Raises:
+        DomainError, QueryError, SizeError: a position or a rounding is not one of an attribute of the domain.
+    """
+    older, held, roundings = payload.get("positions", {}), payload.get(POSITIONS, {}), payload.get(_ROUNDINGS, {})
+    positions = {name: CellPosition.of_all(mean, noise, domain[name].declared) for name, (mean, noise) in older.items()}
+    for name, cells in held.items():
+        rounding = _restored_rounding(domain, name, *roundings[name]) if name in roundings else None
+        positions[name] = CellPosition(tuple(cells), rounding)
+    for name, position in positions.items():
+        sound = all(type(mean) in (int, float) and -1 <= mean <= 1 for mean in position.cells)
+        if not sound or len(position.cells) != numeric(domain, name).declared:
+            raise SizeError("the model has positions that are not those of the cells of a number", culprit=name)
+    if not set(roundings) <= set(held):
+        raise SizeError("the model has round numbers without positions", culprit=roundings)
+    return positions
+
+
+def _restored_rounding(domain: Domain, name: str, steps: Sequence[int], weights: Sequence[float]) -> Rounding:
+    RoundNumbers(name, tuple(steps)).check(domain)
+    sound = all(type(weight) in (int, float) and _LEAST <= weight <= 1 for weight in weights)
+    if not sound or len(weights) != len(steps) + 1:
+        raise SizeError("the model has round numbers whose weights are not those of their steps", culprit=name)
+    return Rounding(tuple(steps), tuple(map(float, weights)))
 
 
 def attributes_with_wide_cells(domain: Domain) -> list[Integer | Real]:
@@ -266,19 +310,26 @@ def sample_within_cells(
     random: np.random.Generator,
 ) -> FloatArray:
     """Draw numbers from declared cells at the mean positions; integers for integer attributes."""
-    if position.rounding is not None and isinstance(attribute, Integer):
-        bounds, cells = _bounds(attribute).astype(np.int64), np.asarray(codes, dtype=np.int64)
-        if int(np.diff(bounds[np.unique(cells)]).max(initial=0)) < _WIDEST:
-            rounded = draw_rounded(bounds, cells, np.array(position.cells), position.rounding, random)
-            return rounded.astype(np.float64)
-    low, high = _bounds(attribute)[np.asarray(codes)].T
-    means = np.array(position.cells)[np.asarray(codes)]
+    cells, means = np.asarray(codes, dtype=np.int64), np.array(position.cells)
+    if position.rounding is None or not isinstance(attribute, Integer):
+        return _sample_smoothly(attribute, cells, means, random)
+    bounds, drawn = _bounds(attribute).astype(np.int64), np.empty(len(cells))
+    listed = (np.diff(bounds)[:, 0] < _WIDEST)[cells]  # an open cell may be wider
+    drawn[listed] = draw_rounded(bounds, cells[listed], means, position.rounding, random)
+    drawn[~listed] = _sample_smoothly(attribute, cells[~listed], means, random)
+    return drawn
+
+
+def _sample_smoothly(
+    attribute: Integer | Real, cells: IntegerArray, means: FloatArray, random: np.random.Generator
+) -> FloatArray:
+    low, high = _bounds(attribute)[cells].T
     if isinstance(attribute, Real):
-        reals: FloatArray = low + (high - low) * exponential_positions(means, random)
+        reals: FloatArray = low + (high - low) * exponential_positions(means[cells], random)
         return reals
     numbers = high - low + 1
     integers: FloatArray = low + np.minimum(
-        np.floor(numbers * exponential_positions(means * (numbers - 1) / numbers, random)), high - low
+        np.floor(numbers * exponential_positions(means[cells] * (numbers - 1) / numbers, random)), high - low
     )
     return integers
 

@@ -28,13 +28,13 @@ from sfumato.model.noisy_table import (
 )
 from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.model.row_tuning import ImpossibleCells, TargetTable, tune_rows
-from sfumato.synthesize.cell_positions import CellPosition, Rounding
+from sfumato.synthesize.cell_positions import CellPosition, positions_payload, restore_positions
 from sfumato.synthesize.product import filled
 from sfumato.synthesize.structural_zeros import KIND, impossible_cells
 from sfumato.vault.vault import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
-POSITIONS, ROUNDINGS, ESTIMATES = "positions of cells", "round numbers", "estimated tables"  # keys of a stored model
+ESTIMATES = "estimated tables"  # key of a stored model
 MOST_CELLS = 1 << 26  # expected counts, 512 MiB
 _LEAST_VARIANCE = 1e-6  # at a huge loss the noise variance is a float zero
 _BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
@@ -220,21 +220,14 @@ class Graphical:
                 "cliques": [list(factor.attributes) for factor in self.model.factors],
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
-                POSITIONS: {name: list(position.cells) for name, position in self.positions.items()},
             }
-            | self._roundings()
+            | positions_payload(self.positions)
             | tables_payload(self.tables)
             | distances_payload(self.distances)
             | totals_payload(self.totals)
             | ({REUSED: list(self.reused)} if self.reused else {})
             | ({ESTIMATES: list(self.estimates)} if self.estimates else {})
             | {f"estimate {place}": counts for place, counts in self.estimates.items()}
-        )
-
-    def _roundings(self) -> dict[str, Any]:
-        held = {name: each.rounding for name, each in self.positions.items() if each.rounding is not None}
-        return (
-            {ROUNDINGS: {name: [list(each.steps), list(each.weights)] for name, each in held.items()}} if held else {}
         )
 
     @staticmethod
@@ -267,29 +260,12 @@ class Graphical:
             model=GraphicalModel(sizes, factors, float(payload["total"])),
             measured=tuple(_measured(domain, tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=tables,
-            positions=_positions(domain, payload),
+            positions=restore_positions(domain, payload),
             reused=tuple(payload.get(REUSED, ())),
             distances=restore_distances(domain, payload),
             totals=restore_totals(domain, payload),
             estimates={place: _estimate(tables, payload, place) for place in payload.get(ESTIMATES, ())},
         )
-
-
-def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosition]:
-    """Restore the positions in cells.  Models in an older format have one mean and its noise for all cells."""
-    older, roundings = payload.get("positions", {}), payload.get(ROUNDINGS, {})
-    return {
-        name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
-    } | {
-        name: CellPosition(tuple(cells), _rounding(*roundings[name]) if name in roundings else None)
-        for name, cells in payload.get(POSITIONS, {}).items()
-    }
-
-
-def _rounding(steps: Sequence[int], weights: Sequence[float]) -> Rounding:
-    if len(weights) != len(steps) + 1 or not all(type(step) is int and step > 0 for step in steps):
-        raise SizeError("the model has round numbers without steps")
-    return Rounding(tuple(steps), tuple(_numbers(weights, least=np.finfo(float).tiny).tolist()))
 
 
 def _estimate(tables: Sequence[NoisyTable], payload: Mapping[str, Any], place: int) -> FloatArray:

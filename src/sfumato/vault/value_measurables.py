@@ -33,6 +33,8 @@ from sfumato.vault.measurables import (
     where_json,
 )
 
+_BEYOND_DOUBLES = 1 << 53  # from here on, a double does not tell neighboring integers apart
+
 
 @dataclass(frozen=True)
 class Sum(ExactTable):
@@ -271,7 +273,7 @@ class RoundNumbers(ExactTable):
 
     Args:
         value: an attribute of integers.
-        steps: positive integers, each a multiple of the one before; public.
+        steps: positive integers below 2^53, each a multiple of the one before; public.
     """
 
     value: str
@@ -281,11 +283,11 @@ class RoundNumbers(ExactTable):
 
     def check(self, domain: Domain) -> None:
         """See :class:`sfumato.vault.measurables.Measurable`."""
-        integers = all(type(step) is int and step > 0 for step in self.steps) and bool(self.steps)
+        integers = all(type(step) is int and 0 < step < _BEYOND_DOUBLES for step in self.steps) and bool(self.steps)
         chain = integers and all(not after % before and after > before for before, after in pairwise(self.steps))
         if not isinstance(numeric(domain, self.value), Integer) or not chain:
             raise QueryError(
-                f"round numbers of {self.value!r} need integers, and steps that are multiples of those before",
+                f"round numbers of {self.value!r} need integers, and steps below 2^53, each a multiple of the last",
                 culprit=self,
             )
 
