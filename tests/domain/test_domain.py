@@ -394,3 +394,9 @@ def test_an_acceptance_leaves_links_and_permissions(tmp_path):
     assert load(path).accepted_by.by == "Ann"
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_marginal_that_names_an_attribute_twice_is_not_said_to_be_a_declaration():
+    domain = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
+    with pytest.raises(DomainError, match="the attribute 'age' is named twice; name it once"):
+        domain.project(("age", "age"))

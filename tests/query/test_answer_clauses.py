@@ -174,6 +174,17 @@ def test_values_found_in_the_data_are_ordered_and_cut(tmp_path: Path) -> None:
     assert second.keys == (("city 1",),)
 
 
+def test_values_found_in_the_data_that_look_like_huge_numbers_are_texts(tmp_path: Path) -> None:
+    """One row decides what a label is, so no label may end a query or fill the memory."""
+    labels = ["1/0", "1e999999999", "7", "x"]
+    cities = pa.table({"city": labels * 300, "sex": ["F", "M"] * 600})
+    domain = Domain((DOMAIN["sex"],))
+    loss, limit = EpsilonDelta(10, "1e-9"), EpsilonDelta(1000, "1e-6")
+    vault = sf.open(cities, domain=domain, ledger=f"sqlite:///{tmp_path / 'a.ledger'}", limit=limit, create=True)
+    text = "SELECT city, COUNT(*) AS n FROM t GROUP BY city HAVING city > 3"
+    assert sf.query.sql(vault, text, loss=loss, groupable_undeclared=["city"]).keys == (("7",),)
+
+
 REFUSED = [
     (f"{BY_SEX} HAVING age > 3", "compares what is selected or grouped by"),
     (f"{BY_SEX} HAVING nobody > 3", "no attribute 'nobody'"),

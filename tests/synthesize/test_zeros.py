@@ -284,3 +284,57 @@ def test_the_automatic_choice_keeps_zeros_out_for_marginals_of_some_attributes()
     assert not ((rows[:, 0] < 5) & (rows[:, 1] == 1)).any()
     with pytest.raises(QueryError, match="model the whole table"):
         auto(vault, loss=Rho(1), total=NoisyTotal(), workload=prefixes(domain, "age"), zeros=zeros)
+
+
+RULE = "- {column: retired, from: married, cells: {False: [no, (other)], True: [yes, '17']}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- {column: age, from: age, cells: {0..14: 0..14}}", "rule 1 (age from age) lets a column follow from itself"),
+        ("- {attributes: [age, age], impossible: [[0..14, 0..14]]}", "rule 1 names a column twice"),
+        (f"{RULE}\n- {{column: secret", "zeros.yaml does not read as structural zeros: it is not YAML at line 2"),
+        (f"{RULE}\n- {{column: a, column: b}}", "it repeats a key, at line 2"),
+        (f"{RULE}\n- {{columns: secret}}", "rule 2 is none of {if:"),
+        ("", "it has no rule; write a list of {if:"),
+        ("age,married\n34,yes\n", "zeros: write a list of {if:"),
+        (f"{RULE}\n- {{column: retired, from: size, cells: {{False: 1}}}}", "no attribute 'size'"),
+    ],
+)
+def test_a_refusal_says_which_rule_or_line_is_wrong(text, says, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_zeros(write(tmp_path, text), DOMAIN)
+    assert says in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_wrong(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match=r"cannot read the structural zeros .*: Is a directory"):
+        load_zeros(tmp_path, DOMAIN)
+    (tmp_path / "zeros.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(QueryError, match="it is not UTF-8 text"):
+        load_zeros(tmp_path / "zeros.yaml", DOMAIN)
+
+
+@pytest.mark.parametrize("text", ["1e999999999..", "..-1e999999999", "1/0..3", "..x", "nan..", "..inf"])
+def test_ends_of_a_range_that_would_fill_the_memory_or_are_no_number_are_refused(text) -> None:
+    with pytest.raises(QueryError, match="has numbers at its ends"):
+        read_zeros([{"impossible": {"age": text}}], DOMAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"), [("..0.3", [0, 1]), ("0.1..0.3", [1]), ("0.3..1e400", [2, 3]), ("0.7..1.1", [3])]
+)
+def test_a_range_of_real_numbers_ends_at_edges_that_are_no_exact_doubles(text, cells) -> None:
+    domain = Domain((Real(name="r", edges=(0.0, 0.1, 0.3, 0.7, 1.1), unknown=Unknown.CLAMP),))
+    (zero,) = read_zeros([{"impossible": {"r": text}}], domain)
+    assert np.flatnonzero(zero.impossible).tolist() == cells
+
+
+def test_others_of_others_are_read_at_any_depth() -> None:
+    cells: object = "0..14"
+    for _ in range(3001):
+        cells = {"not": cells}
+    (zero,) = read_zeros([{"impossible": {"age": cells}}], DOMAIN)
+    assert zero.impossible.tolist() == [False, True, True, True]

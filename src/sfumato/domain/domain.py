@@ -285,8 +285,14 @@ class Domain(Shared):
             ) from None
 
     def project(self, names: Iterable[str]) -> Domain:
-        """Return the domain of a marginal: the named attributes in the given order, and the bounds by their groups."""
+        """Return the domain of a marginal: the named attributes in the given order, and the bounds by their groups.
+
+        Raises:
+            DomainError: an attribute does not exist, or is named twice.
+        """
         chosen = tuple(names)
+        if twice := {name for name in chosen if chosen.count(name) > 1}:
+            raise DomainError(f"the attribute {min(twice)!r} is named twice; name it once", culprit=chosen)
         hierarchies = tuple(hierarchy for hierarchy in self.hierarchies if hierarchy.attribute in chosen)
         bounds = [bound for bound in self.unit.per if all(self.grouping(name).attribute in chosen for name in bound.by)]
         unit = self.unit.bounded(rows=self.unit.rows, per=bounds)

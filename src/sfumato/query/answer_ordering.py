@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain, Integer
 from sfumato.domain.attribute import EXTRA
 from sfumato.domain.predicate import Among
-from sfumato.errors import QueryError, SfumatoError
+from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import exact
 from sfumato.query.aggregates import Aggregate, Estimates
 from sfumato.query.answer_expression import AnswerExpression, aggregate_at, evaluate, exact_numbers, unit_of
 from sfumato.query.statements.select_list import COMPUTED, ExpressionReader
@@ -424,8 +425,8 @@ def _compared_labels(group: int, sign: Comparison, value: Literal, answer: Answe
 
 def _as_number(text: str) -> Fraction | None:
     try:
-        return Fraction(text)
-    except ValueError:
+        return exact(text)  # a label of the data may be 1/0, or so large that its digits fill the memory
+    except LossError:
         return None
 
 

@@ -30,7 +30,7 @@ from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.model.row_tuning import ImpossibleCells, TargetTable, tune_rows
 from sfumato.synthesize.cell_positions import CellPosition, positions_payload, restore_positions
 from sfumato.synthesize.product import filled
-from sfumato.synthesize.structural_zeros import KIND, impossible_cells
+from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.vault import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
@@ -149,7 +149,7 @@ class Graphical:
             [groups[name] for name in names],
             [self.model.sizes[name] for name in names],
             self._targets(len(groups[names[0]])),
-            [ImpossibleCells(tuple(map(names.index, clique)), cells) for clique, cells in impossible_cells(self.model)],
+            _impossible_cells(self.model, names),
             random,
         )
         return dict(zip(names, columns, strict=True))
@@ -266,6 +266,25 @@ class Graphical:
             totals=restore_totals(domain, payload),
             estimates={place: _estimate(tables, payload, place) for place in payload.get(ESTIMATES, ())},
         )
+
+
+def _impossible_cells(model: GraphicalModel, attributes: Sequence[str]) -> list[ImpossibleCells]:
+    """Return the impossible cells of each table of structural zeros of a model, without kinds.
+
+    A table that links an attribute to its kind, or a weight to its class, rules out no row.
+    """
+    named = [
+        (factor, tuple(name.removeprefix(KIND).removeprefix(KIND) for name in factor.attributes))
+        for factor in model.factors
+    ]
+    kind_of = {factor.attributes[1]: factor.values.argmax(axis=1) for factor, names in named if names[1:] == names[:1]}
+    zeros = []
+    for factor, names in named:
+        impossible = np.isneginf(factor.values)
+        if impossible.any() and names[1:] != names[:1]:
+            sides = [kind_of.get(name, np.arange(model.sizes[name])) for name in factor.attributes]
+            zeros.append(ImpossibleCells(tuple(map(attributes.index, names)), impossible[np.ix_(*sides)]))
+    return zeros
 
 
 def _estimate(tables: Sequence[NoisyTable], payload: Mapping[str, Any], place: int) -> FloatArray:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,19 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect_all
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
-from sfumato.errors import InfeasibleError, InputError, QueryError, SizeError
+from sfumato.errors import InfeasibleError, InputError, LossError, QueryError, SizeError
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor
 from sfumato.model.graphical_model import GraphicalModel, calibrate
 from sfumato.model.junction_tree import Clique, tree_cells
+from sfumato.privacy.loss import exact
 from sfumato.strict_documents import read_yaml_texts
 
 _MOST_ZEROS = 1 << 24  # cells of one table of zeros, 16 MiB
 _MOST_KINDS = 1 << 22  # cells of the junction tree over kinds in the check of rules, 32 MiB
 _SHOWN = 60  # characters of a rule in a message
 _TO = ".."
+_LARGEST_DOUBLE = 1e308
 _FOLDED = 3  # groups per kind of an attribute from which its kind becomes a separate variable
 
 KIND = " kind of "
@@ -70,19 +72,17 @@ def load_zeros(path: str | Path, domain: Domain) -> tuple[Zeros, ...]:
         SizeError, InfeasibleError: :func:`read_zeros` refuses the rules.
     """
     try:
-        document = read_yaml_texts(Path(path).read_text(encoding="utf-8"), name=str(path))
-    except InputError as error:
-        if error.__cause__ is None:  # the file has a key twice
-            raise QueryError(str(error), culprit=path) from None
-        document = None
+        text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise QueryError(f"there is no file {path}", culprit=path) from None
-    except (OSError, UnicodeDecodeError):
-        document = None
-    if not _is_list_of_rules(document):
-        raise QueryError(  # the message quotes nothing of the file, which may be the protected table by mistake
-            f"{path} does not read as structural zeros: {_FORM}", culprit=path
-        )
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise QueryError(f"cannot read the structural zeros {path}: {reason}", culprit=path) from None
+    try:
+        document = read_yaml_texts(text, name="it")
+    except InputError as error:
+        raise QueryError(f"{path} does not read as structural zeros: {error}", culprit=path) from None
+    _refuse_no_rules(document, str(path))
     return read_zeros(document, domain)
 
 
@@ -106,8 +106,7 @@ def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zero
         SizeError: the cells of a rule, or of all kinds together, are too many to check.
         InfeasibleError: the rules together leave no row possible, or none that meets the condition of a rule.
     """
-    if not _is_list_of_rules(rules):
-        raise QueryError(f"this does not read as structural zeros: {_FORM}", culprit=rules)
+    _refuse_no_rules(rules, "this")
     tables_of_zeros: list[list[Zeros]] = []
     conditions: list[list[Zeros]] = []
     for number, rule in enumerate(rules, start=1):
@@ -212,27 +211,8 @@ def apply_zeros(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapp
     return model
 
 
-def impossible_cells(model: GraphicalModel) -> list[tuple[Clique, NDArray[np.bool_]]]:
-    """Return the attributes and the impossible cells of each table of structural zeros of a model, without kinds.
-
-    A table that links an attribute to its kind, or a weight to its class, rules out no row.
-    """
-    named = [
-        (factor, tuple(name.removeprefix(KIND).removeprefix(KIND) for name in factor.attributes))
-        for factor in model.factors
-    ]
-    kind_of = {factor.attributes[1]: factor.values.argmax(axis=1) for factor, names in named if names[1:] == names[:1]}
-    zeros = []
-    for factor, names in named:
-        impossible = np.isneginf(factor.values)
-        if impossible.any() and names[1:] != names[:1]:
-            sides = [kind_of.get(name, np.arange(model.sizes[name])) for name in factor.attributes]
-            zeros.append((names, impossible[np.ix_(*sides)]))
-    return zeros
-
-
 _FORM = (
-    "a list of {if: {a: ..}, then: {b: ..}}, {impossible: {a: .., b: ..}}, {column: b, from: a, cells: {..: ..}} or "
+    "{if: {a: ..}, then: {b: ..}}, {impossible: {a: .., b: ..}}, {column: b, from: a, cells: {..: ..}} or "
     "{attributes: [a, b], impossible: [[label, label], ...]}"
 )
 
@@ -317,7 +297,9 @@ def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Z
 
 def _function(rule: Mapping[str, Any], domain: Domain, name: str) -> Zeros:
     """Return the zeros of a column that follows from another: axes of the other and of the column."""
-    source, column = domain.project((rule["from"], rule["column"]))
+    source, column = domain[rule["from"]], domain[rule["column"]]
+    if source == column:
+        raise QueryError(f"{name} lets a column follow from itself; name another column in 'from'", culprit=name)
     _refuse_large((source.name, column.name), domain, name)
     possible = np.zeros((source.size, column.size), dtype=np.bool_)
     for label, cells in rule["cells"].items():
@@ -361,6 +343,8 @@ def without_implied(
 
 def _listed(names: Sequence[str], combinations: Sequence[Sequence[Any]], domain: Domain, rule: str) -> Zeros:
     """Return zeros from combinations that are listed one by one."""
+    if len(set(names)) < len(names):
+        raise QueryError(f"{rule} names a column twice; name each of its attributes once", culprit=names)
     projected = domain.project(names)
     _refuse_large(tuple(names), domain, rule)
     impossible = np.zeros(projected.shape, dtype=np.bool_)
@@ -380,13 +364,14 @@ def _refuse_large(names: tuple[str, ...], domain: Domain, rule: str) -> None:
 
 def _named_cells(attribute: Attribute, labels: object) -> NDArray[np.bool_]:
     """Return a mask of the cells of an attribute that a rule names: shape ``(codes,)``."""
-    if isinstance(labels, Mapping) and set(labels) == {"not"}:
-        return ~_named_cells(attribute, labels["not"])
+    others = False
+    while isinstance(labels, Mapping) and set(labels) == {"not"}:  # without recursion: a request may nest deeply
+        labels, others = labels["not"], not others
     items = labels if isinstance(labels, list | tuple) and labels else [labels]
     named = np.zeros(attribute.size, dtype=np.bool_)
     for item in items:
         named[_label_cells(attribute, item)] = True
-    return named
+    return named ^ others
 
 
 def _label_cells(attribute: Attribute, item: object) -> slice | list[int]:
@@ -425,10 +410,11 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
     """Return the cells between two numbers, including the last integer.  The range may end beyond the bounds."""
     assert isinstance(attribute, Integer | Real)
     try:
-        low = Fraction(first) if first else Fraction(attribute.minimum)
-        high = Fraction(last) if last else Fraction(attribute.maximum)
-    except ValueError:
+        low, high = exact(first or attribute.minimum), exact(last or attribute.maximum)
+    except LossError:
         raise QueryError(f"a range of {attribute.name} has numbers at its ends", culprit=attribute.name) from None
+    if isinstance(attribute, Real):  # its edges are doubles
+        low, high = (Fraction(float(end)) if abs(end) < _LARGEST_DOUBLE else end for end in (low, high))
     integer = isinstance(attribute, Integer)
     if isinstance(attribute, Integer):
         bounds: list[tuple[float, float]] = [attribute.bounds(code) for code in range(attribute.declared)]
@@ -467,13 +453,27 @@ def _sides(cells_of: Mapping[str, Any]) -> str:
 
 
 def _side(cells: object) -> str:
-    if isinstance(cells, Mapping):
-        return f"not {_side(cells.get('not'))}"
-    return " or ".join(map(str, cells)) if isinstance(cells, list | tuple) else str(cells)
+    negated = ""
+    while isinstance(cells, Mapping):  # without recursion: a request may nest deeply
+        cells, negated = cells.get("not"), f"{negated}not "
+    return negated + (" or ".join(map(str, cells)) if isinstance(cells, list | tuple) else str(cells))
 
 
-def _is_list_of_rules(document: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
-    return isinstance(document, list | tuple) and bool(document) and all(map(_is_rule, document))
+def _refuse_no_rules(document: object, name: str) -> None:
+    """Refuse a document that is no list of rules.
+
+    The message quotes nothing of the document, which may be the protected table by mistake.
+
+    Raises:
+        QueryError: the document is no list, is empty, or holds something else than a rule.
+    """
+    why = f"{'' if document else 'it has no rule; '}write a list of {_FORM}"
+    if isinstance(document, list | tuple) and document:
+        wrong = [number for number, rule in enumerate(document, start=1) if not _is_rule(rule)]
+        if not wrong:
+            return
+        why = f"rule {wrong[0]} is none of {_FORM}"
+    raise QueryError(f"{name} does not read as structural zeros: {why}", culprit=document)
 
 
 def _is_rule(rule: object) -> bool:
