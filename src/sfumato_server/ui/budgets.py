@@ -190,7 +190,7 @@ def cost_words(cost: str, spending: Spending) -> str:
         spending: the loss of the question, and the tightest account before it.
 
     >>> account = Account(EpsilonDelta(2, "1e-9"), EpsilonDelta(1, "1e-9").charge)
-    >>> cost_words("rho 0.0037", Spending(EpsilonDelta("0.5", "1e-9"), account, {}))
+    >>> cost_words("rho 0.0037", Spending(EpsilonDelta("0.5", "1e-9"), account, ("", "", {})))
     'Cost: epsilon 0.5, delta 1e-9, which was 9.7 % of what was left to you.'
     """
     if cost.startswith("nothing: "):
@@ -327,12 +327,12 @@ class Spending:
     Attributes:
         loss: the loss.
         account: the account that has less left.
-        fields: the fields of the form that say what is released.
+        request: the dataset, the analyst, and the fields of the form that say what is released.
     """
 
     loss: Loss
     account: Account
-    fields: Mapping[str, Any]
+    request: tuple[str, str, Mapping[str, Any]]
 
     @property
     def share(self) -> float | None:
@@ -342,7 +342,7 @@ class Spending:
     @property
     def statement(self) -> str:
         """The loss, the rest and a digest of the request, as the form sends them back when a person confirms them."""
-        request = json.dumps(self.fields, sort_keys=True, default=str)
+        request = json.dumps(self.request, sort_keys=True, default=str)
         digest = hashlib.sha256(request.encode()).hexdigest()[:_DIGEST]
         return short_deltas(f"{self.loss} of {decimals(self.account.left or Fraction(0), up=False)} for {digest}")
 

@@ -4,8 +4,8 @@ A question comes from the builder or in SQL.  Scripts insert previews and answer
 is a page of its own that repeats the form.
 
 A question that would take more than a tenth of the rest of the budget is charged only after the analyst confirmed its
-cost.  The page states the loss and the rest, and the server charges only if both and the question are as they were
-confirmed.
+cost.  The page states the loss and the rest, and the server charges only if both, the dataset, the analyst and the
+question are as they were confirmed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def answer_question(
             service.quotas.refuse_page(question.cells)
             service.check_query_budget(name, key, ask_request.loss.loss())
             account = Accounts.for_key(service, loaded, key).tightest
-            spending = Spending(ask_request.loss.loss(), account, form.sent_fields())
+            spending = Spending(ask_request.loss.loss(), account, (loaded.dataset.name, key.name, form.sent_fields()))
             confirmation = _confirmation(service, loaded, form, key, spending=spending)
             if confirmation is not None:
                 return confirmation if is_htmx(request) else _dataset(name, key, service, form, confirmation)

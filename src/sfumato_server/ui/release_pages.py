@@ -136,7 +136,8 @@ def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, s
     try:
         order = release_jobs.synthesis_order(name, form.read(), key, service)
         account = Accounts.for_key(service, order.loaded, key).tightest
-        spending = Spending(form.loss().loss(), account, form.sent_fields())
+        request = order.loaded.dataset.name, key.name, form.sent_fields()
+        spending = Spending(form.loss().loss(), account, request)
         if not (spending.is_confirmed(form.confirmed) or release_jobs.is_repeat(order, service)):
             return _forms(name, key, service, synthesis=form, spending=spending)
         return _wait_for(release_jobs.start(service, order)["job"])

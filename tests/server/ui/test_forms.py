@@ -402,6 +402,29 @@ def test_a_question_of_more_than_a_tenth_is_confirmed_before_its_charge(server, 
     assert spent(server, "dear") == Fraction(7, 10)
 
 
+def test_a_confirmation_is_for_one_dataset_and_one_analyst(server, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        for name, seed in (("twin", 411), ("other", 412)):
+            source = str(write_people(tmp_path / f"{name}.parquet", seed=seed))
+            client.register(name, source=source, domain=DOMAIN, limit="2")
+    forms = {
+        "ask": {"how": "builder", "aggregate": "count", "epsilon": "0.5"},
+        "releases": {"method": "histogram", "every": "true", "epsilon": "0.5"},
+    }
+
+    def send(analyst, dataset, page, fields):
+        cookies = server.session(analyst, Scope.STEWARD)
+        with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
+            reply = browser.post(f"/datasets/{dataset}/{page}", data=fields, headers={"Accept": "text/html"})
+        return html.unescape(reply.text)
+
+    for page, fields in forms.items():
+        confirmed = hidden_fields(send("stew", "twin", page, fields))
+        for analyst, dataset in (("stew", "other"), ("second", "twin")):
+            assert "Nothing was spent yet" in send(analyst, dataset, page, confirmed)
+            assert spent(server, dataset) == 0
+
+
 def test_a_question_with_a_delta_is_confirmed_by_the_form_of_its_page(server, post, tmp_path):
     with server.client("stew", Scope.STEWARD) as client:
         source = str(write_people(tmp_path / "delta.parquet", seed=4399))
