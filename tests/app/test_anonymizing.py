@@ -222,7 +222,7 @@ def test_risk_says_how_many_rows_have_a_missing_value(workspace: Path) -> None:
         (("--k", "3", "--method", "mondrian", "--suppression", "0.5", "--out", "out.csv"), 2, "suppresses no row"),
         (("--k", "3", "--method", "samarati", "--seconds", "1", "--out", "out.csv"), 2, "cannot stop early"),
         (("--k", "3", "--cut", "strict", "--out", "out.csv"), 2, "The cut is for mondrian"),
-        (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "Cannot read the domain"),
+        (("--k", "3", "--domain", "none.yaml", "--out", "out.csv"), 2, "There is no file none.yaml"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_no_file(

@@ -193,3 +193,27 @@ def test_the_guarantee_of_an_anonymized_table_has_labels(workspace: Path) -> Non
     labels = [line.partition(":")[0] for line in shown.splitlines()[:6]]
     assert labels == ["Guarantee", "Attacker", "Limit", "Result", "Unchanged columns", "Classes"]
     assert "This is not differential privacy." in shown
+
+
+def test_all_missing_files_are_named_at_once(workspace: Path) -> None:
+    release = (
+        "synthesize",
+        "no.csv",
+        "--domain",
+        "nope.yaml",
+        "--zeros",
+        "zeors.yaml",
+        "--epsilon",
+        "1",
+        "--out",
+        "o.csv",
+    )
+    said = "sfumato: There is no file no.csv and no file nope.yaml and no file zeors.yaml.\n"
+    assert sfumato(*release, cwd=workspace, code=2).stderr == said
+    assert "the file no.csv; see" in sfumato("synthesize", "no.csv", cwd=workspace, code=2).stderr.replace(
+        ". See", "; see"
+    )
+    counted = ("query", "no.csv", COUNT, "--domain", "people.yaml", "--epsilon", "1")
+    assert sfumato(*counted, cwd=workspace, code=2).stderr == "sfumato: There is no file no.csv.\n"
+    preview = ("synthesize", "no.csv", "--domain", "people.yaml", "--epsilon", "1", "--preview")
+    assert sfumato(*preview, cwd=workspace).stdout.startswith("Method: ")  # it reads no table

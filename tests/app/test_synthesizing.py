@@ -61,7 +61,7 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "marginals", "--way", "2", "--marginals", "age"], "takes no --way"),
         (["--method", "histogram", "--way", "2"], "takes no --way"),
         (["--method", "batched", "--rounds", "3"], "--rounds is for mwem"),
-        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, batched, mst, aim"),
+        (["--method", "histogram", "--zeros", "people.yaml"], "--zeros is for auto, batched, mst, aim"),
         (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, batched"),
         (["--bound-pairs"], "--method auto takes no --bound-pairs. --bound-pairs is for batched"),
         (["--method", "aim", "--marginals", "age,town@4"], "takes no weights of marginals: only batched does"),

@@ -113,7 +113,7 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         (("--out", "made.csv", "--memory", "2"), "are for 'sfumato synthesize linked'"),
         (("--out", "made.xlsx"), "made.xlsx is named like a file. Name a folder"),
         (("--out", "made.JSON"), "named like a file"),
-        (("--out", "made", "--way", "2", "--zeros", "z.yaml"), "--way and --zeros are for one synthetic table"),
+        (("--out", "made", "--way", "2", "--zeros", "village.yaml"), "--way and --zeros are for one synthetic table"),
         (("--out", "made", "--model", "village.yaml"), "exists"),
         (("--out", "made", "--model", "made"), "Choose another name"),
         (("--out", "made", "--html", "made"), "Choose another name"),

@@ -71,9 +71,9 @@ def test_the_error_of_a_view_is_foreseen(hospital: Path) -> None:
     ("options", "words"),
     [
         ((), "This is a schema of several tables"),
-        (("--domain", "x.yaml", "--schema", "hospital.yaml"), "not both"),
+        (("--domain", "hospital.yaml", "--schema", "hospital.yaml"), "not both"),
         (("--schema", "hospital.yaml", "--discover", "kind"), "declare them in the schema"),
-        (("--schema", "nowhere.yaml"), "Cannot read the schema nowhere.yaml"),
+        (("--schema", "nowhere.yaml"), "There is no file nowhere.yaml"),
     ],
 )
 def test_wrong_options_are_refused(hospital: Path, options: tuple[str, ...], words: str) -> None:
@@ -183,11 +183,11 @@ def test_a_view_is_anonymised_and_its_recoding_applied(viewed: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--domain", "x.yaml", "--view", "view.sql"), "--view is about several tables: name their schema by --schema"),
-        (("--domain", "x.yaml", "--unit-rows", "2", "--per", "kind=1"), "--unit-rows and --per are about several"),
+        (("--domain", "hospital.yaml", "--view", "view.sql"), "--view is about several tables: name their schema"),
+        (("--domain", "hospital.yaml", "--unit-rows", "2", "--per", "kind=1"), "--unit-rows and --per are about"),
         (("--schema", "hospital.yaml"), "Say which rows of the tables are meant: --view FILE"),
-        ((*VIEW, "--domain", "x.yaml"), "not both"),
-        ((*VIEW[:3], "nowhere.sql"), "Cannot read the view nowhere.sql"),
+        ((*VIEW, "--domain", "hospital.yaml"), "not both"),
+        ((*VIEW[:3], "nowhere.sql"), "There is no file nowhere.sql"),
         ((*VIEW, "--per", "kind"), "--per takes GROUPING=ROWS"),
         ((*VIEW, "--per", "kind=0"), "at least one row in a cell"),
         ((*VIEW, "--per", "colour=2"), "colour"),

@@ -79,10 +79,14 @@ class SectionedCommand(TyperCommand):
             required = (each for each in self.params if getattr(each, "required", False))
             missing = [_display(each) for each in required if not values.get(each.name)]
             missing += self.page.missing(values)
+            absent = missing_files(values) if "ledger" in {each.name for each in self.params} else []
             if missing and {"create", "limit"} <= {each.name for each in self.params}:
                 missing += missing_ledger(values)
             if missing:
+                missing += [f"the file {file}" for file in absent]
                 raise InputError(f"Missing: {', '.join(missing)}; {see_help(ctx)}", culprit=missing)
+            if absent:
+                raise InputError(f"there is no file {' and no file '.join(absent)}", culprit=absent)
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002  (typer's own)
@@ -282,6 +286,18 @@ def missing_ledger(given: Mapping[str, Any]) -> Iterator[str]:
     ledger = path.resolve().with_suffix(".ledger")
     if not (ledger.exists() or files_next_to(given.get("table") or "", ".ledger")):
         yield f"--create --limit BUDGET (there is no ledger {ledger.name})"
+
+
+def missing_files(given: Mapping[str, Any]) -> list[str]:
+    """Return the files of a table, its description, its view and its rules that do not exist.
+
+    A preview reads no table, and a table of a database is no file.
+    """
+    from sfumato.engine.open import file_path
+
+    table = "" if given.get("preview") else file_path(given.get("table") or "") or ""
+    named = ("" if "*" in table else table, *map(given.get, ("domain", "schema", "view", "zeros")))
+    return [str(each) for each in named if each and not Path(each).exists()]
 
 
 def _description(given: Mapping[str, Any]) -> Path | None:
