@@ -76,7 +76,7 @@ Lower is better:
 `batched` is ahead of MST in the k-marginal score and correlations, and at epsilon 1 in single columns. At epsilon 10 it
 is ahead of `sfumato-mst` in pMSE and slopes, too, and about equal in single columns; `mbi-mst` was not measured there.
 At epsilon 1 both versions of MST have better slopes, and `mbi-mst` a better pMSE. These figures depend on the noise of
-one release: an earlier release of `batched` at epsilon 1 had pMSE .0142, slopes .24 and columns .25.
+one release.
 
 """
 

@@ -27,7 +27,8 @@ CLEAR = 0.01  # of total variation
 INTRODUCTION = f"""\
 Pairs of columns of `sfumato synthesize` against `--method mst`, one by one, at delta {DELTA}. The default method is
 `batched` on these tables: Adult (48,842 rows, 91 pairs) and NIST national2019 (27,253 rows, 276 pairs), with the bins
-of the [ablation](ablation.md). Made by `python benchmarks/pair_by_pair.py`.
+of the [ablation](ablation.md). Made by `python benchmarks/pair_by_pair.py` for commit
+`2da814dd`.
 
 Figures are mean total variation distances of all pairs from the table, in releases with fresh noise, with standard
 errors over releases. A pair is worse if its mean over the releases is larger than MST's by more than {CLEAR}. Worst
