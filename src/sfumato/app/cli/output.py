@@ -168,6 +168,19 @@ def _option(phrase: re.Match[str]) -> str:
     return _AMOUNTS.get(phrase[0], phrase[0])
 
 
+def error_lines(errors: Mapping[str, float]) -> str:
+    """Return the expected errors of a synthetic table as indented lines.
+
+    A table that was measured twice counts twice, so the lines call the tables of the keys measurements.
+
+    >>> print(error_lines({"standard deviation, median of 35 2-way tables": 12.3}))
+      standard deviation, median of 35 2-way measurements: 12.3
+    """
+    return "\n".join(
+        f"  {name.replace('-way tables', '-way measurements')}: {value:.4g}" for name, value in errors.items()
+    )
+
+
 def columns(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as an aligned plain-text table with a header."""
     if not rows:

@@ -23,6 +23,7 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     cost_in_shares,
+    error_lines,
     print_message,
     refuse_clashes,
     result,
@@ -333,11 +334,10 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
 
 def _text(release: Synthetic, cost: str) -> str:
     chosen = "".join(f"\n  {option}" for option in release.provenance.get("chosen_among", ()))
-    errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     return (
         f"Method: {release.method}"
         + (f"\nChosen without the data, among:{chosen}" if chosen else "")
-        + f"\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}\n"
+        + f"\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:\n{error_lines(release.expected_error)}\n"
         + _errors(release.codebook)
     )
 

@@ -23,6 +23,7 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     cost_in_shares,
+    error_lines,
     print_message,
     refuse_clashes,
     result,
@@ -307,7 +308,6 @@ def _owner(related: LinkedTables, child: ChildTable) -> str:
 def _text(release: LinkedRelease, cost: str) -> str:
     from sfumato.ledger.entry import method_title
 
-    errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
         f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
         f"{_owner(release.linked, child)}, "
@@ -316,7 +316,8 @@ def _text(release: LinkedRelease, cost: str) -> str:
         for child in release.linked.children
     )
     method = method_title(release.provenance["method"])
-    return f"Method: {method}{children}\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:{errors}"
+    errors = error_lines(release.expected_error)
+    return f"Method: {method}{children}\nGuarantee: {release.guarantee}\nCost: {cost}\nExpected error:\n{errors}"
 
 
 _MOST_SHOWN = 100  # lines of a table of a codebook
