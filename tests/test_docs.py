@@ -215,6 +215,15 @@ def accept(domain: Path) -> None:
     domain.write_text(domain.read_text().replace("draft: true", "draft: false"))
 
 
+def test_a_reader_can_follow_readme_and_synthesize_in_one_folder() -> None:
+    named = re.compile(r"(?:--(?:out|html|markdown|ledger)[ =]|ledger=\")([\w.-]+)")
+    readme, synthesize = (
+        set(named.findall("".join(body for _, body in blocks(page))))
+        for page in (ROOT / "README.md", DOCS / "how-to" / "synthesize.md")
+    )
+    assert readme & synthesize == set()
+
+
 @pytest.mark.filterwarnings("default")
 def test_a_chart_at_the_end_of_an_example_is_stored_with_its_numbers(tmp_path: Path) -> None:
     block = "import altair as alt\nrows = [{'sex': 'F', 'rows': %d}, {'sex': 'M', 'rows': 40}]\n"
