@@ -7,7 +7,7 @@ import pytest
 from tests.families import Family, related, sorted_children
 
 from sfumato.model.coarsening import Coarsening
-from sfumato.synthesize.linked.child_dates import ordered_codes, out_of_order_groups, ranks
+from sfumato.synthesize.linked.child_dates import ordered_codes, out_of_order_groups, ranks, weights_in_order
 
 
 @pytest.mark.parametrize("falling", [True, False])
@@ -47,3 +47,22 @@ def test_codes_within_a_group_are_in_order_and_shared_out_as_the_group_is() -> N
     shares = np.bincount(codes[free], minlength=6) / free.sum()
     assert np.abs(shares[:3] - [0.25, 0.5, 0.25]).max() < 0.05
     assert (groups.groups[codes] == wanted).mean() > 0.99
+
+
+def test_weights_in_order_give_a_group_its_shares_over_all_children() -> None:
+    random = np.random.default_rng(1)
+    rank, groups = np.arange(6), Coarsening(np.array([0, 0, 0, 1, 1, 1]), np.ones(6))
+    units = np.arange(20_000)
+    slots = [(units, (random.random(len(units)) < slot / 4).astype(np.int64), np.ones(len(units))) for slot in (1, 2)]
+    slots[1] = (units, np.maximum(slots[0][1], slots[1][1]), slots[1][2])  # groups rise
+    first = np.zeros(len(units), dtype=np.int64)
+
+    def shares(held: Coarsening) -> np.ndarray:
+        previous, counts = first, np.zeros(6)
+        for _, child_groups, _ in slots:
+            previous = ordered_codes(rank, held, child_groups, previous, random)
+            counts += np.bincount(previous, minlength=6)
+        return (counts / groups.merge(counts)[groups.groups]).round(2)
+
+    assert np.abs(shares(groups) - 1 / 3).max() > 0.08
+    assert np.abs(shares(weights_in_order(rank, groups, slots, first, random)) - 1 / 3).max() < 0.03

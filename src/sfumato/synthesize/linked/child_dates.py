@@ -5,6 +5,8 @@ The order of children is a rule on the cells of a child and of the child before 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,7 @@ DAY = " date"
 """Name suffix of the code of a date.  The attributes of later children have gaps instead of dates."""
 
 _CELLS_LEFT = " room"
+_TURNS, _STEADY, _MOST_TURNED = 3, 2.0, 10.0  # rounds of weights in order, rows added to counts, largest correction
 
 
 def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) -> Codes:
@@ -142,6 +145,36 @@ def out_of_order_groups(rank: NDArray[np.int64], coarsening: Coarsening) -> NDAr
     np.maximum.at(most, coarsening.groups, rank)
     out_of_order: NDArray[np.bool_] = most[None, :] < least[:, None]
     return out_of_order
+
+
+def weights_in_order(
+    rank: NDArray[np.int64],
+    coarsening: Coarsening,
+    slots: Sequence[tuple[Codes, Codes, NDArray[np.float64]]],
+    first: Codes,
+    random: np.random.Generator,
+) -> Coarsening:
+    """Return the groups with weights under which codes in order have the shares of their groups.
+
+    A code cannot be before that of the previous child.  So the shares alone would draw late codes of a group too often.
+
+    Args:
+        rank: the rank of each code.
+        coarsening: the groups of codes.
+        slots: for each slot the first rows, the groups of their children, and the weights of these.
+        first: the code of each first child.
+        random: generator of codes.
+    """
+    shares, weighted = coarsening.shares(), coarsening
+    for _ in range(_TURNS):
+        previous, counts = first.copy(), np.zeros(len(shares))
+        for rows, groups, weights in slots:
+            previous[rows] = ordered_codes(rank, weighted, groups, previous[rows], random)
+            counts += np.bincount(previous[rows], weights=weights, minlength=len(shares))
+        expected = shares * coarsening.merge(counts)[coarsening.groups]
+        ratios = np.clip((expected + _STEADY) / (counts + _STEADY), 1 / _MOST_TURNED, _MOST_TURNED)
+        weighted = Coarsening(coarsening.groups, weighted.shares() * ratios)
+    return weighted
 
 
 def ordered_codes(

@@ -14,12 +14,22 @@ from typing import Protocol
 import numpy as np
 
 from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
+from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.linked.child_dates import DAY, Codes, Dates, dates_after, first_dates, ordered_codes, ranks
+from sfumato.synthesize.linked.child_dates import (
+    DAY,
+    Codes,
+    Dates,
+    dates_after,
+    first_dates,
+    ordered_codes,
+    ranks,
+    weights_in_order,
+)
 from sfumato.synthesize.linked.conditional_sampling import ConditionalSampler
 
 _STEADY = 2.0  # rows added to both counts before their comparison
@@ -121,8 +131,11 @@ class ChildSlots:
                     before[name][rows] = previous[name][rows]
                 previous[name][rows] = drawn[of]
 
-    def codes(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Yield slots from the first on: the first rows with a child in the slot, and codes of the child."""
+    def codes(self, model: GraphicalModel, random: np.random.Generator, *, units: int) -> Iterator[Slot]:
+        """Yield slots from the first on: the first rows with a child in the slot, and codes of the child.
+
+        The weights of codes in order are calibrated on at most ``units`` first rows.
+        """
         child = self.child
         rows = np.flatnonzero(self.numbers >= 1)
         names = [each.name for each in child.table.attributes]
@@ -132,6 +145,7 @@ class ChildSlots:
             previous[child.order] = self._first_dates(generator(seed))
         yield rows, {name: previous[name][rows] for name in names}
         rank = ranks(child)
+        in_order = self.first_units(units).weighted_in_order(model, random)
         for slot, groups in self.groups(model, generator(seed)):  # equal seeds give equal first dates
             codes_of = {}
             for name in names:
@@ -141,12 +155,27 @@ class ChildSlots:
                 of = child.named("this", name)
                 held = self.fitted.coarsenings[of]
                 if name == child.order and rank is not None:
-                    codes_of[name] = ordered_codes(rank, held, groups[of], previous[name][slot], random)
+                    codes_of[name] = ordered_codes(rank, in_order or held, groups[of], previous[name][slot], random)
                 else:
                     codes_of[name] = np.asarray(held.expand(groups[of], random), dtype=np.int64)
             yield slot, codes_of
             for name in names:
                 previous[name][slot] = codes_of[name]
+
+    def weighted_in_order(self, model: GraphicalModel, random: np.random.Generator) -> Coarsening | None:
+        """Return the groups of the attribute that orders children, with weights for codes in order.
+
+        The result is None if nothing orders the codes within a group.
+        """
+        rank = ranks(self.child)
+        if rank is None or self.child.order is None:
+            return None
+        of = self.child.named("this", self.child.order)
+        held, weights = self.fitted.coarsenings[of], self.weights
+        if held.size == len(held.groups):
+            return None
+        slots = [(rows, groups[of], weights[rows]) for rows, groups in self.groups(model, random)]
+        return weights_in_order(rank, held, slots, self._first(self.child.order), random)
 
     def _first(self, name: str) -> Codes:
         """Return codes of the first child; rows without a child have an arbitrary code."""
@@ -205,6 +234,10 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
     Each measured marginal of the drawn children is compared with the fitted one, which is rescaled within each cell of
     the given attributes.  The potential is corrected by the logarithm of the ratio.  Corrections fall with every round,
     and with the number of marginals that share an attribute.  The first half of the rounds draws fewer units.
+
+    Noisy marginals contradict each other if the given attributes are not as the model expects.  A last round corrects
+    single attributes only, because the error of a column is in every pair with it.  It corrects at most what noise
+    explains: the rest is an error of the model, which other marginals describe better.
     """
     model, this = slots.fitted.model, slots.drawn
     cliques = list(dict.fromkeys(each.attributes for each in slots.fitted.measured))
@@ -213,20 +246,38 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
     fitted = {clique: model.probabilities(clique).values for clique in cliques}
     for time in range(times):
         some = slots.first_units(units if 2 * time + 1 >= times else -(-units // _EARLY))
-        weights = some.weights
-        drawn = [(weights[rows], groups) for rows, groups in some.groups(model, random)]
-        if not drawn:
-            return model
-        weight = np.concatenate([each for each, _ in drawn])
-        columns = {name: np.concatenate([groups[name] for _, groups in drawn]) for name in drawn[0][1]}
         step = 1 / (1 + _FALL * time)
-        corrections = {
-            clique: _correction(clique, fitted[clique], _weighted_counts(clique, columns, weight, model.sizes), this)
-            * (step / shared[clique])
-            for clique in cliques
-        }
-        model = _corrected(model, corrections)
-    return model
+        moved = _corrections(some, model, fitted, random)
+        model = _corrected(model, {clique: table * (step / shared[clique]) for clique, table in moved.items()})
+    alone: dict[Clique, FloatArray] = {name: table for name, table in fitted.items() if len(name) == 1 and times}
+    moved = _corrections(slots.first_units(units), model, alone, random) if alone else {}
+    most = {clique: _relative_noise(slots.fitted, clique) for clique in moved}
+    return _corrected(model, {clique: np.clip(table, -most[clique], most[clique]) for clique, table in moved.items()})
+
+
+def _corrections(
+    slots: Drawable, model: GraphicalModel, fitted: Mapping[Clique, FloatArray], random: np.random.Generator
+) -> dict[Clique, FloatArray]:
+    """Return the corrections of the potentials of fitted marginals, from children drawn once."""
+    weights = slots.weights
+    drawn = [(weights[rows], groups) for rows, groups in slots.groups(model, random)]
+    if not drawn:
+        return {}
+    weight = np.concatenate([each for each, _ in drawn])
+    columns = {name: np.concatenate([groups[name] for _, groups in drawn]) for name in drawn[0][1]}
+    return {
+        clique: _correction(clique, table, _weighted_counts(clique, columns, weight, model.sizes), slots.drawn)
+        for clique, table in fitted.items()
+    }
+
+
+def _relative_noise(fitted: Graphical, clique: Clique) -> FloatArray:
+    """Return the standard deviation of the noise on each group of a measured column, relative to the fitted count."""
+    deviation = min(each.deviation for each in fitted.measured if each.attributes == clique)
+    groups = fitted.coarsenings[clique[0]]
+    codes = groups.merge(np.ones(len(groups.groups)))
+    relative: FloatArray = deviation * np.sqrt(codes) / np.maximum(fitted.model.expected(clique), deviation)
+    return relative
 
 
 def _weighted_counts(

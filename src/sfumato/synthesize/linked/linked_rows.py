@@ -148,7 +148,8 @@ def drawn_children(
             child_slots[name] = ChildSlots.alone(linked, child, first_rows, random)
         else:
             further = ChildSlots(linked, child, model, first_rows)
-            child_slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
+            calibrated_model = calibrated(further, random, times=times, units=some)
+            child_slots[name] = list(further.codes(calibrated_model, random, units=some))
         child_slots[name], numbers, left = rows_within_group_bounds(child, child_slots[name], unit)
         notes += [f"{not_held} does not bound the rows of {name} that were drawn" for not_held in not_kept(child)]
         if left:
