@@ -86,3 +86,19 @@ def test_a_delta_is_short_in_a_loss_and_untouched_in_a_label(tmp_path: Path) -> 
     done = sfumato("query", "waves.csv", statement, *loss, cwd=tmp_path)
     assert "delta = 1e-9" in done.stdout
     assert label in done.stdout
+
+
+def test_a_loss_that_protects_nearly_nothing_is_called_so_before_the_charge(tmp_path: Path) -> None:
+    (tmp_path / "waves.csv").write_text("wave\n" + "first\n" * 50)
+    (tmp_path / "waves.yaml").write_text(
+        "{sfumato: 1, unit: row, attributes: {wave: {type: categorical, values: [first], unknown: drop}}}"
+    )
+    words = "Before it is charged: this loss protects nearly nothing"
+    for options, weak in (
+        (("--epsilon", "100", "--delta", "1e-9"), True),
+        (("--rho", "40"), True),
+        (("--rho", "1"), False),
+    ):
+        given = (*options, "--ledger", f"{options[1]}.ledger", "--create", "--limit", "200,1e-09")
+        done = sfumato("query", "waves.csv", "SELECT COUNT(*) FROM waves", *given, cwd=tmp_path)
+        assert (words in done.stderr) == weak

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
 
+_SURE = 0.99  # chance of a right guess from which a guarantee means nearly nothing
 LEDGER, SEVERAL_TABLES = "Ledger", "Several tables"  # sections of --help
 
 EpsilonOption = Annotated[
@@ -226,6 +227,8 @@ class Source:
         most = ledger.refuse_missing(self.charge)
         if self.charge is not None and (cheaper := most.remedy(self.charge)):
             print_message(f"Before it is charged: {cheaper}.")
+        if self.charge is not None:
+            warn_about_weak_guarantee(self.charge)
         if create:
             warn_about_limit(most)
         if self.journal.ledger is None:
@@ -290,6 +293,18 @@ def warn_about_limit(limit: Loss) -> None:
         print_message(
             "The new ledger promises pure epsilon: it will never take --delta or --rho. One with --limit "
             f"{plain(limit.value)},1e-9 takes pure epsilon as well."
+        )
+
+
+def warn_about_weak_guarantee(charge: Charge) -> None:
+    """Warn before a release after which an attack may tell nearly surely who is in the table."""
+    from sfumato.privacy.loss import Epsilon, Rho
+
+    loss = Rho(charge.rho) if charge.epsilon is None else Epsilon(charge.epsilon)
+    if loss.right_guesses() >= _SURE:
+        print_message(
+            "Before it is charged: this loss protects nearly nothing. An attacker who finds out if a person is in the "
+            f"table may be right more than {100 * _SURE:g} % of the time."
         )
 
 
