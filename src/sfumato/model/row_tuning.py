@@ -25,6 +25,7 @@ _GROW, _SHRINK = 1.3, 0.5
 _BATCHES = 8  # batches of moves of a step
 _WINDOW = 1 << 15  # most rows that a step looks at
 _COMPARED = 1 << 22  # most cells that a step compares, in all its rows: 16 MiB an array
+_SINGLE = 1e-6  # bound on the rounding of a sum of single precision, for each summand, relative to the sum of sizes
 _ROUNDING = 0.1  # variance of a count that is rounded to a whole row
 
 
@@ -143,15 +144,27 @@ class _Residuals:
         """Return the loss that a change of the counts saves."""
         return -self.weight * float((more * (self.residuals + 0.5 * more)).sum())
 
-    def rows_of(self, values: NDArray[np.float32], attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the values of all cells of an attribute, one row for each number of the other attributes' cells.
+    def others(self, columns: Sequence[CodeArray], attribute: int, rows: slice) -> NDArray[np.int64]:
+        """Return what all attributes but one add to the number of the cell of each row."""
+        added = [offsets.take(columns[each][rows]) for each, offsets in self.offsets.items() if each != attribute]
+        return sum(added[1:], added[0]) if added else np.zeros(rows.stop - rows.start, dtype=np.int64)
+
+    def values_of(self, values: NDArray[np.float32], attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the values of all cells of an attribute, one row for each sum of :meth:`others`.
 
         This reads whole rows of memory, which is faster than one value at a time.
         """
         stride, length = self.strides[attribute], self.lengths[attribute]
         places = self.offsets[attribute] // stride
         by_others = values.reshape(-1, length, stride).swapaxes(1, 2)[..., places].reshape(-1, len(places))
-        return by_others.take(others // (length * stride) * stride + others % stride, axis=0)
+        if stride * length < len(values):  # else no axis comes before that of the attribute
+            others = others - others // (length * stride) * ((length - 1) * stride)
+        return by_others.take(others, axis=0)
+
+    def joined_weight(self, attribute: int) -> float:
+        """Return the weight of a table in which cells of an attribute share a place, otherwise 0."""
+        offsets = self.offsets[attribute]
+        return self.weight if len(np.unique(offsets)) < len(offsets) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +187,8 @@ class _Proposals:
             saved -= table.residuals.take(new)
             saved -= 1
             saved *= table.weight
-            saved[old == new] = 0.0
+            if (same := old == new).any():
+                saved[same] = 0.0
             gains += saved
         return gains
 
@@ -236,25 +250,29 @@ class _Tuning:
         The new cell is random among those that save loss, and likelier if it saves more.
         """
         slopes = [(table.weight * table.residuals).astype(np.float32) for table in tables]
-        present = [table.cells(self.columns, window) for table in tables]
-        now = np.zeros(window.stop - window.start, dtype=np.float32)
-        for slope, cells in zip(slopes, present, strict=True):
-            now += slope.take(cells)
-        excess = np.flatnonzero(now > 0)
-        rows = excess + window.start
-        old = [cells[excess] for cells in present]
-        others = [
-            cells - table.offsets[attribute].take(self.columns[attribute][rows])
-            for table, cells in zip(tables, old, strict=True)
-        ]
-        saved = np.repeat(
-            now[excess][:, None] - np.float32(sum(table.weight for table in tables)), self.sizes[attribute], 1
-        )
+        own = self.columns[attribute][window].astype(np.int64)
+        others = [table.others(self.columns, attribute, window) for table in tables]
+        now = np.zeros(len(own), dtype=np.float32)
         for table, slope, base in zip(tables, slopes, others, strict=True):
-            saved -= table.rows_of(slope, attribute, base)
+            now += slope.take(base + table.offsets[attribute].take(own))
+        excess = np.flatnonzero(now > 0)
+        others, own, rows = [base[excess] for base in others], own[excess], excess + window.start
+        weight = sum(table.weight for table in tables)
+        saved = np.repeat(now[excess][:, None] - np.float32(weight), self.sizes[attribute], 1)
+        for table, slope, base in zip(tables, slopes, others, strict=True):
+            saved -= table.values_of(slope, attribute, base)
         saved *= generator.random(saved.shape, dtype=np.float32)
         for each in zeros:
             saved[np.broadcast_to(each.of_rows(self.columns, attribute, rows), saved.shape)] = -np.inf
         chosen = saved.argmax(axis=1)
-        new = [base + table.offsets[attribute].take(chosen) for table, base in zip(tables, others, strict=True)]
-        return _Proposals(rows, chosen, list(zip(old, new, strict=True)))
+        best = saved.take(np.arange(0, saved.size, self.sizes[attribute]) + chosen)
+        # a move within a place costs nothing, and sums are rounded; all other negative numbers are losses
+        rounding = _SINGLE * len(tables) * (weight + sum(float(np.abs(slope).max()) for slope in slopes))
+        least = -sum(table.joined_weight(attribute) for table in tables) - rounding
+        useful = np.flatnonzero((best >= least) & (chosen != own))
+        own, new = own[useful], chosen[useful]
+        ends = [
+            (base[useful] + table.offsets[attribute].take(own), base[useful] + table.offsets[attribute].take(new))
+            for table, base in zip(tables, others, strict=True)
+        ]
+        return _Proposals(rows[useful], new, ends)
