@@ -189,6 +189,9 @@ READING = """
 The declaration of 180 years costs the other columns 7 % more noise and 3 % more error of pairs, and one second. Next to
 a million cells, ten columns have 18 % more noise and 4 % more error of pairs. Both growths of pairs are below two
 standard errors. The goals, 20 % and 5 seconds, are met.
+
+The wide column itself is not in these figures. In a small table it may be
+[mostly noise](../concepts/limitations.md#synthetic-tables). The command says so before the charge.
 """
 
 

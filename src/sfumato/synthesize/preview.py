@@ -6,6 +6,7 @@ All figures depend on the domain, the workload and the loss.  No row is read.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
@@ -33,6 +34,8 @@ from sfumato.workload.named_marginals import MOST_NAMED, TargetMarginals, named_
 
 _PAIRS = "pairs of columns"
 _LISTED = 8  # columns in a sentence
+_MANY = 1000  # cells of a column that has a note
+_MOST_NOISE = 0.5  # of the rows: with more, the deciles of a column are mostly wrong (docs/benchmarks/wide_columns.md)
 _DEVIATIONS = 1.96  # for Gaussian noise, with 95 % confidence
 
 
@@ -145,7 +148,7 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
         notes = () if taken.name == "independent" else _on_other_columns(domain, task.workload)
         return Preview(taken.name, dict(planned.expected_error), {}, rows=rows, notes=notes)
     figures = _of_columns_and_pairs(domain, task, taken.name, rows)
-    notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task))
+    notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task, figures.columns))
     return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of, notes=notes)
 
 
@@ -168,16 +171,23 @@ def _on_large_marginals(workload: Marginals, method: SynthesisMethod) -> tuple[s
     )
 
 
-def _on_wide_columns(domain: Domain, task: Task) -> tuple[str, ...]:
-    """Say into how many groups the cells of columns with very many cells are joined."""
+def _on_wide_columns(domain: Domain, task: Task, columns: Mapping[str, int]) -> tuple[str, ...]:
+    """Say which columns have so many cells that noise outweighs the table, or that few groups of cells remain.
+
+    The noise of all cells of a column adds up to the error of one cell times the root of their number.
+    """
     rows = assumed_rows(task.total)
     visible = BudgetSplit(task.loss.divisible, contribution(domain).rows).column_sizes(domain.shape, rows)
-    return tuple(
-        f"noise hides single cells of {attribute.name}: in a table of {pluralize(rows, 'row')} its {attribute.size:,} "
-        f"cells are joined to at most about {pluralize(round(groups), 'group')}; edges in the domain choose them"
-        for attribute, groups in zip(domain, visible, strict=True)
-        if attribute.size > MOST_CUTS
-    )
+    notes = []
+    for attribute, groups in zip(domain, visible, strict=True):
+        cells, table = f"{attribute.size:,} cells of {attribute.name}", f"a table of {pluralize(rows, 'row')}"
+        edges = f"declare edges in the domain for about {pluralize(round(groups), 'cell')}"
+        noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(attribute.size)
+        if attribute.size > _MANY and noise > _MOST_NOISE * rows:
+            notes.append(f"the noise of all {cells} outweighs {table}, so its values may lie anywhere; {edges}")
+        elif attribute.size > MOST_CUTS:
+            notes.append(f"the {cells} are joined to at most about {round(groups):,} groups in {table}")
+    return tuple(notes)
 
 
 def _others(domain: Domain, workload: Marginals) -> int:
