@@ -44,6 +44,7 @@ _FINE = 1 << 8  # steps of the widest cells of nearly all people
 _NEARLY_ALL = 0.95  # share of the people; wider cells than theirs are summed separately
 _LARGEST = 1 << 27  # steps from zero to a bound
 _MOST = 0.9  # largest mean position, in halves of a cell
+_LEAST_DEVIATION = 1e-6  # of a count; at a huge loss it is a float zero, and an empty cell has no logarithm
 _ANYWHERE = 1 / 3  # prior variance of a mean position: uniform on [-1, 1]
 
 
@@ -224,7 +225,7 @@ def mean_positions(attribute: Integer | Real, counts: FloatArray, deviation: flo
     several = bounds[:, 1] > bounds[:, 0]
     if attribute.typical is not None:
         several[-1] = False
-    held = np.maximum(counts[: attribute.declared], deviation)
+    held = np.maximum(counts[: attribute.declared], max(deviation, _LEAST_DEVIATION))
     step = np.diff(np.log(held / np.where(widths > 0, widths, 1.0)))
     noise = deviation**2 * (1 / held[1:] ** 2 + 1 / held[:-1] ** 2)
     shrinkage = np.maximum(0.0, 1 - noise / np.maximum(step**2, 1e-12))
