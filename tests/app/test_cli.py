@@ -299,7 +299,10 @@ def test_a_ledger_is_begun_by_create_alone_and_once(workspace: Path) -> None:
         release(workspace, *asked, "--create")
         release(workspace, *asked, "--overwrite")
         again = release(workspace, *asked, "--overwrite", "--create", code=2)
-        assert "There is a ledger of 'default' already. Leave out --create" in again.stderr
+        assert (
+            "There is a ledger of 'default' at sqlite:///people.ledger already. Leave out --create, or name"
+            in again.stderr
+        )
         (workspace / "people.ledger").unlink()
         assert "There is no ledger" in release(workspace, *asked, "--overwrite", code=2).stderr
 

@@ -405,5 +405,7 @@ def test_forged_positions_and_round_numbers_of_a_file_are_refused_when_it_is_rea
         return tmp_path / "forged"
 
     assert len(load(write(saved)).rows) == 3000
-    with pytest.raises(InputError, match=r"^cannot read a saved release from .*: no such file, or damaged$"):
+    with pytest.raises(
+        InputError, match=r"^cannot read a saved release from .*: it is damaged, or --model did not write it$"
+    ):
         load(write(saved | part))

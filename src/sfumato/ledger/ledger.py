@@ -173,7 +173,8 @@ class Ledger:
             return self.limit
         if self.exists():
             raise InputError(
-                f"there is a ledger of {self.dataset!r} already; leave out --create, which begins a new one",
+                f"there is a ledger of {self.dataset!r} at {self._store.place} already; leave out --create, or name "
+                "another ledger by --ledger",
                 culprit=self.url,
             )
         if self._limit is None:

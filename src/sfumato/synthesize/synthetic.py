@@ -296,7 +296,12 @@ def load(path: str | Path) -> Synthetic:
         _refuse_odd(loaded)
         return loaded  # noqa: TRY300 - what is odd is refused in the same words
     except _DAMAGED as error:
-        raise InputError(f"cannot read a saved release from {path}: no such file, or damaged", culprit=path) from error
+        raise InputError(f"cannot read a saved release from {path}: {unreadable(path)}", culprit=path) from error
+
+
+def unreadable(path: str | Path) -> str:
+    """Say why a file cannot be read as a saved release."""
+    return "it is damaged, or --model did not write it" if Path(path).is_file() else "there is no such file"
 
 
 def _refuse_odd(release: Synthetic) -> None:

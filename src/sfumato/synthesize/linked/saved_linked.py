@@ -21,6 +21,7 @@ from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.linked.linked_codebook import FamilyCodebook
 from sfumato.synthesize.linked.linked_release import LinkedRelease, ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import restore_models
+from sfumato.synthesize.synthetic import unreadable
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.release import refuse_occupied_path, write_atomically
 
@@ -90,7 +91,7 @@ def load_linked(path: str | Path) -> LinkedRelease:
         return _loaded(decode(stored))
     except _DAMAGED as error:
         raise InputError(
-            f"cannot read a saved release of linked tables from {path}: no such file, or damaged", culprit=path
+            f"cannot read a saved release of linked tables from {path}: {unreadable(path)}", culprit=path
         ) from error
 
 
