@@ -59,3 +59,10 @@ def test_acceptance_names_numbers_that_the_draft_took_for_missing(tmp_path: Path
     named = "These numbers count as missing: gain = 99999. Remove true values from missing, and accept again."
     assert named in sfumato(*accept, cwd=tmp_path).stdout
     assert named in sfumato(*accept, "--table", "people.csv", cwd=tmp_path).stdout
+
+
+def test_a_draft_with_a_wrong_delimiter_says_to_check_it(tmp_path: Path) -> None:
+    rows = "".join(f"{number},x,{number * 7 % 1000}\n" for number in range(3000))
+    (tmp_path / "t.csv").write_text(f"age,kind,income\n{rows}")
+    refused = sfumato("domain", "draft", "t.csv", "--delimiter", ";", "--out", "t.yaml", cwd=tmp_path, code=2)
+    assert "The table has one column, with neither few enough values nor a range. Check the delimiter" in refused.stderr

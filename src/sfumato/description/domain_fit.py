@@ -140,7 +140,7 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
                 hints[profile.column.name] = hint
     hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
     if not attributes:
-        _refuse_nothing(dates)
+        _refuse_nothing(dates, columns=len(profiles))
     unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
     domain = Domain(tuple(attributes), unit=unit, draft=True, csv=csv)
     stated = drafted_facts(domain, profiles, people)
@@ -149,11 +149,16 @@ def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) ->
     return Draft(domain, left_out, hints, dates, tuple(order), texts, findings)
 
 
-def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
+def _refuse_nothing(dates: Mapping[str, object], *, columns: int) -> NoReturn:
     if dates:
         raise TableError(
             f"all columns are dates ({', '.join(dates)}), and a draft does not read their first and last day off "
             "the table: write the domain by hand"
+        )
+    if columns == 1:
+        raise TableError(
+            "the table has one column, with neither few enough values nor a range; check the delimiter of its file, "
+            "or write the domain by hand"
         )
     raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
 
