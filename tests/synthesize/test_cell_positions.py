@@ -405,7 +405,5 @@ def test_forged_positions_and_round_numbers_of_a_file_are_refused_when_it_is_rea
         return tmp_path / "forged"
 
     assert len(load(write(saved)).rows) == 3000
-    with pytest.raises(
-        InputError, match=r"^cannot read a saved release from .*: it is damaged, or --model did not write it$"
-    ):
+    with pytest.raises(InputError, match=r"^cannot read a saved release from .*: it is damaged, or is no saved model$"):
         load(write(saved | part))

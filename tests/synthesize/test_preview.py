@@ -12,6 +12,7 @@ from tests.app.test_cli import sfumato
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.errors import InputError
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.synthesize import PublicTotal, all_marginals, batched, preview
 from sfumato.vault.simulated import SimulatedVault
@@ -161,3 +162,8 @@ def test_a_preview_says_that_noise_outweighs_a_wide_column():
         "the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so its values may"
     )
     assert released.codes()[:, 6].mean() > 1.5 * wide.mean()
+
+
+def test_a_preview_of_no_domain_is_refused():
+    with pytest.raises(InputError, match="errors are expected for a Domain"):
+        preview("people.yaml", loss=LOSS)

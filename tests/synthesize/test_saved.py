@@ -56,7 +56,7 @@ def test_files_that_hold_no_release_are_refused(tmp_path: Path) -> None:
         flipped[place] ^= 1
         (tmp_path / f"flipped {place}").write_bytes(flipped)
     for name in ("text", "half", "absent", *(path.name for path in tmp_path.glob("flipped *"))):
-        why = "there is no such file" if name == "absent" else "it is damaged, or --model did not write it"
+        why = "there is no such file" if name == "absent" else "it is damaged, or is no saved model"
         with pytest.raises(InputError, match=f"cannot read a saved release from .*: {why}"):
             load(tmp_path / name)
     with pytest.raises(InputError, match="exists"):

@@ -248,7 +248,7 @@ def test_ranges_are_of_a_domain_and_only_releases_are_saved(tmp_path) -> None:
 
 def test_what_is_no_domain_or_name_is_refused_when_a_table_is_opened(tmp_path) -> None:
     table, ledger = pa.table({"a": ["x"]}), f"sqlite:///{tmp_path}/l.ledger"
-    with pytest.raises(InputError, match="a domain is a Domain or the path"):
+    with pytest.raises(InputError, match="a domain is a Domain, such as an accepted draft, or the path"):
         open_vault(table, domain={"a": 3}, ledger=ledger, limit=Rho(1), create=True)
     for dataset in (5, "", ["people"], "a\n"):
         with pytest.raises(InputError, match="printable characters"):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
+from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import pluralize
 from sfumato.model.coarsening import MOST_CUTS
@@ -125,6 +126,7 @@ def preview(
     Raises:
         InputError, LossError, QueryError, SizeError: the method refuses such a release.
     """
+    expect(domain, Domain, "errors are expected for a Domain, such as sfumato.load_domain returns")
     task = Task(
         loss=stated_loss(stated),
         total=total or NoisyTotal(),

@@ -301,7 +301,7 @@ def load(path: str | Path) -> Synthetic:
 
 def unreadable(path: str | Path) -> str:
     """Say why a file cannot be read as a saved release."""
-    return "it is damaged, or --model did not write it" if Path(path).is_file() else "there is no such file"
+    return "it is damaged, or is no saved model" if Path(path).is_file() else "there is no such file"
 
 
 def _refuse_odd(release: Synthetic) -> None:

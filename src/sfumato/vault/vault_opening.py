@@ -56,7 +56,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
     """
     from sfumato.ledger import open_ledger  # imported here, because error estimates need no database
 
-    expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
+    expect(domain, Domain | str | Path, "a domain is a Domain, such as an accepted draft, or the path of its file")
     described = _accepted(domain)
     encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
     journal = open_ledger(
