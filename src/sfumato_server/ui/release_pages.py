@@ -80,7 +80,7 @@ class SynthesisForm(BaseModel):
         Raises:
             InputError: the YAML is not a list of tables.
         """
-        tables = read_yaml(self.children, name="the tables")
+        tables = read_yaml(self.children, name="the list of tables")
         if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
             raise InputError("tables are a list in YAML, such as '- {table: visits, order: admitted, most: 4}'")
         return tables
@@ -93,7 +93,7 @@ class SynthesisForm(BaseModel):
         """
         if not self.zeros.strip():
             return []
-        rules = read_yaml_texts(self.zeros, name="the rules")
+        rules = read_yaml_texts(self.zeros, name="the list of rules")
         if not isinstance(rules, list) or not all(isinstance(each, dict) for each in rules):
             raise InputError("rules are a list in YAML, such as '- {if: {age: 0..14}, then: {married: [no]}}'")
         return rules

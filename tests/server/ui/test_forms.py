@@ -174,7 +174,7 @@ def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ti
     [
         ({"method": "auto", "zeros": "- {if: {age: 999}, then: {sex: [F]}}"}, "age"),
         ({"method": "auto", "zeros": "if: {age: 3}"}, "rules are a list in YAML"),
-        ({"method": "auto", "zeros": "- {"}, "the rules"),
+        ({"method": "auto", "zeros": "- {"}, "the list of rules is not YAML at line 1"),
         ({"method": "histogram", "every": "true", "zeros": "- {if: {age: 3}, then: {sex: [F]}}"}, "takes no rules"),
         ({"method": "histogram", "every": "true", "fresh": "true"}, "leave both to auto"),
     ],
