@@ -19,6 +19,7 @@ from sfumato.model.factor import Factor, FloatArray, sum_all
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
 _LEAST = float(np.finfo(np.float64).tiny)
+_PAIR = 2
 _SURE = 1e-150  # a sum of probabilities above which underflow does not matter
 
 
@@ -190,6 +191,10 @@ def _inverse(sums: FloatArray) -> FloatArray:
 
 def _across(tree: JunctionTree, beliefs: Sequence[FloatArray], attributes: Clique) -> Factor:
     """Return the joint distribution of attributes that no clique contains, by messages that retain them."""
+    holders = [tree.holder((name,)) for name in attributes]
+    alone = [beliefs[place] for place in holders if place is not None and len(tree.cliques[place]) == 1]
+    if len(alone) == len(attributes) == _PAIR:  # before pairs are measured, all pairs are of two such cliques
+        return Factor(attributes, np.multiply.outer(*alone))
     targets = set(attributes)
     inbox: list[list[Factor]] = [[] for _ in beliefs]
     joint = Factor((), np.ones(()))
