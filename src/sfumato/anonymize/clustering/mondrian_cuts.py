@@ -202,7 +202,7 @@ def _nonempty(tuples: Integers, rows: Integers) -> Region:
     return Region(tuples[rows > 0], rows[rows > 0])
 
 
-CHUNK = 1 << 18  # tuples processed together, or one region if it has more
+CHUNK = 1 << 16  # tuples processed together, or one region if it has more
 
 
 def greedy_partition(space: Space, *, least: int) -> Partition:
@@ -235,6 +235,26 @@ def greedy_partition(space: Space, *, least: int) -> Partition:
     return Partition(tuples, np.repeat(np.arange(len(final)), np.diff(bounds)), space.counts[tuples])
 
 
+Shifts = tuple[Integers, Integers]  # what lifts the ranks of a region beyond those of earlier, and of later regions
+
+
+@dataclass(frozen=True, eq=False)
+class _Cuts:
+    """Possible cuts of sorted tuples in ``regions``: each ``after`` a tuple, in a region from ``first`` to ``last``."""
+
+    after: Integers
+    region: Integers
+    first: Integers
+    last: Integers
+    regions: int
+
+    @staticmethod
+    def of_tuples(after: Integers, region: Integers, sizes: Integers) -> _Cuts:
+        """Return the cuts after these positions, given the region of each tuple and the sizes of the regions."""
+        at, ends = region[after], np.cumsum(sizes)
+        return _Cuts(after, at, (ends - sizes)[at], ends[at] - 1, len(sizes))
+
+
 def _cut(
     space: Space, levels: list[Integers], tuples: Integers, sizes: Integers, least: int
 ) -> tuple[Integers, Integers]:
@@ -244,6 +264,7 @@ def _cut(
     points: Integers = np.stack([column[tuples] for column in space.points.T])  # (quasi, tuples), each in one piece
     counts = space.counts[tuples]
     total = np.bincount(region, weights=counts, minlength=regions).astype(np.int64)
+    shifts = [(region * size, (regions - 1 - region) * size) for size in space.sizes.tolist()]
     best = np.full(regions, np.inf)
     attribute, rank = np.zeros(regions, dtype=np.int64), np.zeros(regions, dtype=np.int64)
     for number, cells in enumerate(levels):
@@ -256,7 +277,8 @@ def _cut(
         if not len(after):
             continue
         sides = np.stack([before, total[region[after]] - before])
-        losses = (sides * _costs(space, points[:, order], region, after)).sum(axis=0)
+        cuts = _Cuts.of_tuples(after, region, sizes)
+        losses = (sides * _costs(space, points[:, order], number, shifts, cuts)).sum(axis=0)
         first = np.flatnonzero(np.diff(region[after], prepend=-1))
         lowest = np.minimum.reduceat(losses, first)
         ties = losses == np.repeat(lowest, np.diff(first, append=len(losses)))
@@ -280,21 +302,22 @@ def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers
     return np.flatnonzero(between & (cells[level, ranks[:-1]] != cells[level, ranks[1:]]))
 
 
-def _costs(space: Space, points: Integers, region: Integers, after: Integers) -> Reals:
-    """Return the loss of a row on both sides of each cut, shape ``(2, cuts)``, for sorted points."""
+def _costs(space: Space, points: Integers, sorted_by: int, shifts: Sequence[Shifts], cuts: _Cuts) -> Reals:
+    """Return the loss of a row on both sides of each cut, shape ``(2, cuts)``, for points sorted by one attribute."""
+    after, at = cuts.after, cuts.region
     low: Integers = np.empty((2, len(after)), dtype=np.int64)
     high, costs = np.empty_like(low), np.empty((*low.shape, len(points)))
-    at = region[after]
-    last = int(region[-1])
-    for number, (column, size) in enumerate(zip(points, space.sizes.tolist(), strict=True)):
-        # extremes run across regions, but each region starts beyond the values of all earlier ones
-        up, down = region * size, (last - region) * size
-        high[0] = np.maximum.accumulate(column + up)[after] - at * size
-        low[0] = at * size - np.maximum.accumulate(up - column)[after]
-        back = np.maximum.accumulate((column + down)[::-1])[::-1][after + 1]
-        high[1] = back - (last - at) * size
-        back = np.maximum.accumulate((down - column)[::-1])[::-1][after + 1]
-        low[1] = (last - at) * size - back
+    for number, (column, size, (up, down)) in enumerate(zip(points, space.sizes.tolist(), shifts, strict=True)):
+        if number == sorted_by:
+            low[0], high[0] = column[cuts.first], column[after]
+            low[1], high[1] = column[after + 1], column[cuts.last]
+        else:
+            # extremes run across regions, but each region starts beyond the values of all earlier ones
+            above, below = at * size, (cuts.regions - 1 - at) * size
+            high[0] = np.maximum.accumulate(column + up)[after] - above
+            low[0] = above - np.maximum.accumulate(up - column)[after]
+            high[1] = np.maximum.accumulate((column + down)[::-1])[::-1][after + 1] - below
+            low[1] = below - np.maximum.accumulate((down - column)[::-1])[::-1][after + 1]
         costs[..., number] = space.pairs(number, low, high)
     return np.asarray(costs.sum(axis=-1))  # added as in Space.cost, so that ties are equal
 

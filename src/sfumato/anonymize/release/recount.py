@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -230,7 +231,8 @@ class _Expected:
         for name, codes in self.codes.items():
             column = batch.column(name)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+            labels = encoded.dictionary.to_pylist()
+            place = np.fromiter(map(codes.get, labels, repeat(len(codes))), dtype=np.int64, count=len(labels))
             if encoded.null_count:
                 raise InfeasibleError(DIFFERENT)
             if name in self.prefixes:
