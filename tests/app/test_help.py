@@ -217,3 +217,5 @@ def test_all_missing_files_are_named_at_once(workspace: Path) -> None:
     assert sfumato(*counted, cwd=workspace, code=2).stderr == "sfumato: There is no file no.csv.\n"
     preview = ("synthesize", "no.csv", "--domain", "people.yaml", "--epsilon", "1", "--preview")
     assert sfumato(*preview, cwd=workspace).stdout.startswith("Method: ")  # it reads no table
+    expected = ("query", "preview", "no.csv", COUNT, "--domain", "people.yaml", "--epsilon", "1")
+    assert "half-width" in sfumato(*expected, cwd=workspace).stdout

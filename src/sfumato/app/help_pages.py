@@ -6,6 +6,7 @@ plain text.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 _LONG_CHOICE = 44  # a longer list of values is in the explanation of its option
 _OPTION_COLUMN, _COMMAND_COLUMN = 24, 12
 _HIDDEN_OF_GROUPS = {"help", "install_completion", "show_completion"}
+_READS_NOTHING = ("preview", "accuracy", "cost")  # options of commands that read no table then
 WIDTH = 110
 
 
@@ -79,8 +81,9 @@ class SectionedCommand(TyperCommand):
             required = (each for each in self.params if getattr(each, "required", False))
             missing = [_display(each) for each in required if not values.get(each.name)]
             missing += self.page.missing(values)
-            absent = missing_files(values) if "ledger" in {each.name for each in self.params} else []
-            if missing and {"create", "limit"} <= {each.name for each in self.params}:
+            charges = {"create", "limit"} <= {each.name for each in self.params}
+            absent = missing_files(values) if charges else []
+            if missing and charges:
                 missing += missing_ledger(values)
             if missing:
                 missing += [f"the file {file}" for file in absent]
@@ -280,7 +283,7 @@ def missing_for_table(given: Mapping[str, Any], *, why: str = "", described: str
 
 def missing_ledger(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options for a new ledger if none is named, and none lies next to the description or the table."""
-    path, free = _description(given), ("ledger", "create", "preview", "accuracy", "cost")
+    path, free = _description(given), ("ledger", "create", *_READS_NOTHING)
     if path is None or any(given.get(name) for name in free):
         return
     ledger = path.resolve().with_suffix(".ledger")
@@ -293,9 +296,11 @@ def missing_files(given: Mapping[str, Any]) -> list[str]:
 
     A preview reads no table, and a table of a database is no file.
     """
-    from sfumato.engine.open import file_path
+    table = "" if any(given.get(name) for name in _READS_NOTHING) else given.get("table") or ""
+    if table and not os.path.exists(table):  # noqa: PTH110  (it takes any text)
+        from sfumato.engine.open import file_path
 
-    table = "" if given.get("preview") else file_path(given.get("table") or "") or ""
+        table = file_path(table) or ""
     named = ("" if "*" in table else table, *map(given.get, ("domain", "schema", "view", "zeros")))
     return [str(each) for each in named if each and not Path(each).exists()]
 
