@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.model.count_priors import expected_from_neighbors, posterior_means, shrunken_counts
+from sfumato.model.count_priors import expected_from_neighbors, posterior_means, shrunken_column, shrunken_counts
 
 
 def sparse(random):
@@ -114,3 +114,33 @@ def test_drawn_counts_err_less_over_neighbours_that_hold_more_than_most():
         noise.append(np.square(noisy - counts).mean())
     assert np.mean(sums) < 0.8 * np.mean(means)
     assert np.mean(cells) < 0.25 * np.mean(noise)
+
+
+def test_a_column_of_categories_that_are_alike_shrinks_towards_its_mean() -> None:
+    random = np.random.default_rng(3)
+    before, after = [], []
+    for _ in range(200):
+        true = np.append(random.normal(600, 20, size=11), 3000.0)  # one category is unlike the others
+        noisy = true + random.normal(0, 50, size=12)
+        shrunken = shrunken_column(noisy, 2500.0)
+        assert shrunken.sum() == pytest.approx(noisy.sum())
+        before.append(np.abs(noisy - true).mean())
+        after.append(np.abs(shrunken - true).mean())
+    assert np.mean(after) < 0.6 * np.mean(before)
+
+
+def test_a_column_whose_categories_differ_by_more_than_noise_is_hardly_changed() -> None:
+    random = np.random.default_rng(4)
+    before, after = [], []
+    for _ in range(200):
+        true = 4000 * random.dirichlet(np.ones(9))
+        noisy = true + random.normal(0, 30, size=9)
+        before.append(np.abs(noisy - true).mean())
+        after.append(np.abs(shrunken_column(noisy, 900.0) - true).mean())
+    assert np.mean(after) < 1.02 * np.mean(before)
+
+
+@pytest.mark.parametrize("many", range(5))
+def test_few_categories_keep_their_counts(many) -> None:
+    counts = np.arange(float(many))
+    assert shrunken_column(counts, 100.0).tolist() == counts.tolist()

@@ -9,8 +9,10 @@ cells before it, and the fact that counts fall.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +141,47 @@ def _atoms(seen: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray
     atoms = np.concatenate([np.broadcast_to(_COUNTS, (len(seen), len(_COUNTS))), before[:, None] * _RATIOS], axis=1)
     fits: NDArray[np.float64] = np.exp(-((seen[:, None] - atoms) ** 2) / 2) + 1e-300
     return atoms, fits
+
+
+_APART = 2  # largest number of counts at each end that do not take part in shrinking
+_LEAST_ALIKE = 5  # smallest number of counts that shrink towards each other
+
+
+def shrunken_column(counts: FloatArray, variance: float) -> FloatArray:
+    """Shrink noisy counts of categories towards their mean, as far as noise explains how they differ.
+
+    This is the positive-part estimator of James and Stein (1961) for an unknown mean (Efron and Morris 1973).  Up to
+    two counts at each end do not take part if the noisy counts are likelier so.  A count that does not take part is
+    modeled as uniform over the range of all counts, and its choice costs a factor.
+
+    >>> shrunken_column(np.array([102.0, 900.0, 101.0, 100.0, 99.0, 98.0]), 100.0).tolist()
+    [100.0, 900.0, 100.0, 100.0, 100.0, 100.0]
+    """
+    many, order = len(counts), np.argsort(counts)
+    held = counts[order]
+    ends = [
+        (low, high)
+        for low, high in product(range(_APART + 1), repeat=2)
+        if many - low - high >= max(_LEAST_ALIKE, many - many // 2)
+    ]
+    if not ends:
+        return counts
+    apart = math.log(1.5 * max(float(np.ptp(held)), math.sqrt(variance)) * many) + 2.0
+    fits = [_likelihood(held[low : many - high], variance) - (low + high) * apart for low, high in ends]
+    low, high = ends[int(np.argmax(fits))]
+    alike = held[low : many - high]
+    squares = float(((alike - alike.mean()) ** 2).sum())
+    factor = max(0.0, 1.0 - (len(alike) - 3) * variance / max(squares, _LEAST))
+    shrunken = counts.copy()
+    shrunken[order[low : many - high]] = alike.mean() + factor * (alike - alike.mean())
+    return shrunken
+
+
+def _likelihood(counts: FloatArray, variance: float) -> float:
+    """Return the largest log likelihood of noisy counts whose true counts are normal around a mean."""
+    squares = float(((counts - counts.mean()) ** 2).sum())
+    spread = max(variance, squares / (len(counts) - 1))
+    return -0.5 * (len(counts) * math.log(2 * math.pi * spread) + squares / spread)
 
 
 STRAY = 4.5

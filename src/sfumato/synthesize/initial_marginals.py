@@ -21,7 +21,7 @@ from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.count_priors import SHRINKAGE, shrunken_counts, with_falling_tails
+from sfumato.model.count_priors import SHRINKAGE, shrunken_column, shrunken_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
 from sfumato.model.fitting import Observation, estimate_total, fit_model
 from sfumato.model.graphical_model import GraphicalModel
@@ -191,6 +191,7 @@ class OneWayMarginals:
         as_published: True for the first round of the published AIM: equal noise on all columns, no falling tails, and
             a fit to noisy counts that are not shrunk.
         cuts: largest number of groups of some ordered columns.
+        for_children: True if children are drawn given the rows.  Then counts of categories are shrunken.
     """
 
     share: Fraction | None = None
@@ -199,6 +200,7 @@ class OneWayMarginals:
     pairs: int = 0
     as_published: bool = False
     cuts: Mapping[str, int] = field(default_factory=dict)
+    for_children: bool = False
 
     def share_of(self, split: BudgetSplit, domain: Domain, total: RowTotal, rows: float) -> Fraction:
         """Return the share of the loss for all columns of a table of about ``rows`` rows."""
@@ -238,8 +240,8 @@ def measure_one_way(
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
     observations = [
-        _merged(coarsenings[name], measurement, name)
-        for name, measurement in zip(domain.names, measurements, strict=True)
+        merged_column(coarsenings[each.name], answer, each, shrinks=columns.for_children)
+        for each, answer in zip(domain, measurements, strict=True)
     ]
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*row_counts, *observations])
     for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
@@ -421,11 +423,12 @@ def _cells_of(observation: Observation) -> tuple[Clique, Runs | None, bool]:
     return observation.attributes, observation.runs, observation.weights is not None
 
 
-def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
-    """Sum noisy counts over groups; a group of m codes carries the noise of m cells."""
-    counts = groups.merge(measurement.values.astype(np.float64))
-    variances = groups.merge(np.full(len(groups.groups), _variance(measurement)))
-    return Observation((name,), counts, variances)
+def merged_column(groups: Coarsening, measurement: Measurement, attribute: Attribute, *, shrinks: bool) -> Observation:
+    """Sum noisy counts over groups; m codes carry the noise of m cells.  Single categories may shrink."""
+    counts, codes = groups.merge(measurement.values.astype(np.float64)), groups.merge(np.ones(attribute.size))
+    if shrinks and isinstance(attribute, Categorical):
+        counts[codes == 1] = shrunken_column(counts[codes == 1], _variance(measurement))
+    return Observation((attribute.name,), counts, codes * _variance(measurement))
 
 
 CLEAR = 2.0

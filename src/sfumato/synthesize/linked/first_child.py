@@ -20,7 +20,7 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import Fit, coarsen
+from sfumato.synthesize.initial_marginals import Fit, coarsen, merged_column
 from sfumato.synthesize.linked.child_measures import DerivedMeasures
 from sfumato.synthesize.linked.next_child import (
     SEEN,
@@ -31,7 +31,6 @@ from sfumato.synthesize.linked.next_child import (
     in_rounds,
     logarithm,
     measure_columns,
-    observed,
     one_group,
     regrouped,
     renumbered,
@@ -151,7 +150,10 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, first: FirstChi
     if not seen:  # the model has no child
         none = np.arange(coarsenings[first.child.number].size) != coarsenings[first.child.number].groups[0]
         factors.append(Factor((first.child.number,), np.where(none, -np.inf, 0.0)))
-    observations = tuple(observed(name, coarsenings[name], answer) for name, answer in measured.items())
+    observations = tuple(
+        merged_column(coarsenings[name], answer, derived.domain[name], shrinks=True)
+        for name, answer in measured.items()
+    )
     return started(coarsenings, factors, measured, observations if seen else (), total), seen
 
 

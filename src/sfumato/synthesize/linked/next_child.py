@@ -25,7 +25,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.initial_marginals import LEAST_SHARE, LEAST_VARIANCE, Fit, coarsen, one_way_share
+from sfumato.synthesize.initial_marginals import LEAST_SHARE, Fit, coarsen, merged_column, one_way_share
 from sfumato.synthesize.linked.child_dates import out_of_order_groups, ranks
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.synthesize.marginal_selection import (
@@ -194,7 +194,8 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
     regroup = partial(regrouped, known.source, coarsenings)
     if seen:
         observations = tuple(
-            observed(name, coarsenings[name], answer) for name, answer in zip(alone, measured, strict=True)
+            merged_column(coarsenings[name], answer, derived.domain[name], shrinks=True)
+            for name, answer in zip(alone, measured, strict=True)
         )
     else:  # next children are drawn like first ones
         observations = ()
@@ -250,16 +251,6 @@ def started(
     tables = tuple(Measured((name,), answer.standard_error) for name, answer in measured.items())
     fitted = fit_model(observations, model) if observations else model
     return Fit(coarsenings, observations, fitted, tables, noisy_tables, {})
-
-
-def _variance(measurement: Measurement) -> float:
-    return max(measurement.noise.variance, LEAST_VARIANCE)
-
-
-def observed(name: str, groups: Coarsening, measurement: Measurement) -> Observation:
-    """Return the noisy weights of groups; a group of m codes carries the noise of m cells."""
-    counts = groups.merge(measurement.values.astype(np.float64))
-    return Observation((name,), counts, groups.merge(np.full(len(groups.groups), _variance(measurement))))
 
 
 def _coarsenings(

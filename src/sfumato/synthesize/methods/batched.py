@@ -182,6 +182,7 @@ def run_batched(
         importance=_importance(mechanisms.domain, workload, limits),
         pairs=least_pairs(mechanisms.domain, workload),
         cuts=most_cuts(mechanisms.domain, targets.named, cells=limits.cells, marginal=limits.marginal),
+        for_children=bool(limits.leading),
     )
     fit = measure_one_way(mechanisms, split, total, columns, zeros=zeros)
     prior = prior_marginals(mechanisms.domain, fit, stored, loss)
