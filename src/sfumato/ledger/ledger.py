@@ -30,7 +30,7 @@ from sfumato.ledger.dataset_terms import (
 from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer, system_user
 from sfumato.ledger.journal import JournalMemory
 from sfumato.ledger.reservation import Admission, ComputeLocks, Reservation, admitted, compute_locks, new_answer_cache
-from sfumato.ledger.store import Store
+from sfumato.ledger.store import Store, place_of
 from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
 from sfumato.privacy.loss import NOTHING, Charge, Loss
@@ -173,7 +173,7 @@ class Ledger:
             return self.limit
         if self.exists():
             raise InputError(
-                f"there is a ledger of {self.dataset!r} at {self._store.place} already; leave out --create, or name "
+                f"there is a ledger of {self.dataset!r} at {place_of(self.url)} already; leave out --create, or name "
                 "another ledger by --ledger",
                 culprit=self.url,
             )

@@ -37,6 +37,11 @@ _TABLES = {  # the names of all tables
 _FOUNDING_LOCK = 0x5F0_3A70  # a number that no other program in the database uses
 
 
+def place_of(url: str) -> str:
+    """Return the address of a database in messages, without a password."""
+    return str(_address(url))
+
+
 class Store:
     """A SQLite file or a PostgreSQL database that holds ledgers.
 
@@ -55,7 +60,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.address = _address(url)
-        self.place = str(self.address)
+        self.place = place_of(url)
         self.file = _file(self.address).absolute() if self.address.backend == "sqlite" else None
         with translate_errors(self.place):
             self._connections = connections(self.address, self.file)
