@@ -20,7 +20,11 @@ DAY = " date"
 """Name suffix of the code of a date.  The attributes of later children have gaps instead of dates."""
 
 _CELLS_LEFT = " room"
-_TURNS, _STEADY, _MOST_TURNED = 3, 2.0, 10.0  # rounds of weights in order, rows added to counts, largest correction
+_ROUNDS = 3  # of weights in order
+_MOST_CORRECTED = 10.0  # largest factor of a weight in a round
+
+STEADY = 2.0
+"""Rows added to both counts before their comparison."""
 
 
 def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) -> Codes:
@@ -166,13 +170,13 @@ def weights_in_order(
         random: generator of codes.
     """
     shares, weighted = coarsening.shares(), coarsening
-    for _ in range(_TURNS):
+    for _ in range(_ROUNDS):
         previous, counts = first.copy(), np.zeros(len(shares))
         for rows, groups, weights in slots:
             previous[rows] = ordered_codes(rank, weighted, groups, previous[rows], random)
             counts += np.bincount(previous[rows], weights=weights, minlength=len(shares))
         expected = shares * coarsening.merge(counts)[coarsening.groups]
-        ratios = np.clip((expected + _STEADY) / (counts + _STEADY), 1 / _MOST_TURNED, _MOST_TURNED)
+        ratios = np.clip((expected + STEADY) / (counts + STEADY), 1 / _MOST_CORRECTED, _MOST_CORRECTED)
         weighted = Coarsening(coarsening.groups, weighted.shares() * ratios)
     return weighted
 

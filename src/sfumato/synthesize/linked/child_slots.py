@@ -22,6 +22,7 @@ from sfumato.model.row_sampling import generator
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.linked.child_dates import (
     DAY,
+    STEADY,
     Codes,
     Dates,
     dates_after,
@@ -32,7 +33,6 @@ from sfumato.synthesize.linked.child_dates import (
 )
 from sfumato.synthesize.linked.conditional_sampling import ConditionalSampler
 
-_STEADY = 2.0  # rows added to both counts before their comparison
 _MOST_MOVED = 1.0
 _FALL = 0.25
 _EARLY = 4  # the first rounds draw only this fraction of the units, because corrections are large
@@ -240,6 +240,8 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
     explains: the rest is an error of the model, which other marginals describe better.
     """
     model, this = slots.fitted.model, slots.drawn
+    if not times:
+        return model
     cliques = list(dict.fromkeys(each.attributes for each in slots.fitted.measured))
     cliques = [clique for clique in cliques if this & set(clique)]
     shared = {clique: max(sum(name in other for other in cliques) for name in this & set(clique)) for clique in cliques}
@@ -249,8 +251,8 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
         step = 1 / (1 + _FALL * time)
         moved = _corrections(some, model, fitted, random)
         model = _corrected(model, {clique: table * (step / shared[clique]) for clique, table in moved.items()})
-    alone: dict[Clique, FloatArray] = {name: table for name, table in fitted.items() if len(name) == 1 and times}
-    moved = _corrections(slots.first_units(units), model, alone, random) if alone else {}
+    alone: dict[Clique, FloatArray] = {clique: table for clique, table in fitted.items() if len(clique) == 1}
+    moved = _corrections(slots.first_units(units), model, alone, random)
     most = {clique: _relative_noise(slots.fitted, clique) for clique in moved}
     return _corrected(model, {clique: np.clip(table, -most[clique], most[clique]) for clique, table in moved.items()})
 
@@ -298,7 +300,7 @@ def _correction(clique: Clique, fitted: FloatArray, counts: FloatArray, this: fr
     target = fitted * np.divide(
         counts.sum(axis=axes, keepdims=True), expected, out=np.zeros_like(expected), where=expected > 0
     )
-    moved: FloatArray = np.clip(np.log((target + _STEADY) / (counts + _STEADY)), -_MOST_MOVED, _MOST_MOVED)
+    moved: FloatArray = np.clip(np.log((target + STEADY) / (counts + STEADY)), -_MOST_MOVED, _MOST_MOVED)
     return moved
 
 
