@@ -372,14 +372,11 @@ def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs
     >>> runs_of_at_most(6, [np.array([np.inf, 3.0, 1.0, 8.0]), np.full(2, np.inf)]).starts
     ((0, 1, 3), (0, 1))
     """
-    sizes = tuple(map(len, levels))
-    if all(np.isinf(levels_of).all() for levels_of in levels):  # nothing may be joined
-        return Runs(tuple(tuple(range(size)) for size in sizes), sizes)
     steps = np.unique(np.concatenate([np.append(levels_of[np.isfinite(levels_of)], -1.0) for levels_of in levels]))
     run_counts = [np.count_nonzero(levels_of[None, :] > steps[:, None], axis=1) for levels_of in levels]
     enough = np.flatnonzero(np.prod(np.array(run_counts, dtype=np.float64), axis=0) <= cells)
     step = steps[enough[0]] if len(enough) else steps[-1]
     return Runs(
         tuple(tuple(np.flatnonzero(levels_of > step).tolist()) for levels_of in levels),
-        sizes,
+        tuple(len(levels_of) for levels_of in levels),
     )

@@ -157,9 +157,8 @@ class _Residuals:
         stride, length = self.strides[attribute], self.lengths[attribute]
         places = self.offsets[attribute] // stride
         by_others = values.reshape(-1, length, stride).swapaxes(1, 2)[..., places].reshape(-1, len(places))
-        if stride * length < len(values):  # else no axis comes before that of the attribute
-            others = others - others // (length * stride) * ((length - 1) * stride)
-        return by_others.take(others, axis=0)
+        before = others // (length * stride)
+        return by_others.take(others - before * ((length - 1) * stride), axis=0)
 
     def joined_weight(self, attribute: int) -> float:
         """Return the weight of a table in which cells of an attribute share a place, otherwise 0."""
@@ -187,8 +186,7 @@ class _Proposals:
             saved -= table.residuals.take(new)
             saved -= 1
             saved *= table.weight
-            if (same := old == new).any():
-                saved[same] = 0.0
+            saved[old == new] = 0.0
             gains += saved
         return gains
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -231,8 +230,7 @@ class _Expected:
         for name, codes in self.codes.items():
             column = batch.column(name)
             encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            labels = encoded.dictionary.to_pylist()
-            place = np.fromiter(map(codes.get, labels, repeat(len(codes))), dtype=np.int64, count=len(labels))
+            place = np.array([codes.get(label, len(codes)) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
             if encoded.null_count:
                 raise InfeasibleError(DIFFERENT)
             if name in self.prefixes:
