@@ -159,7 +159,7 @@ def test_a_preview_says_into_how_many_groups_a_wide_column_is_joined():
 def test_a_preview_says_that_noise_outweighs_a_wide_column():
     note, wide, released = wide_release(1_000, 1_000_000)
     assert note.startswith(
-        "the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so its values may"
+        "the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so the released values may"
     )
     assert released.codes()[:, 6].mean() > 1.5 * wide.mean()
 

@@ -186,7 +186,9 @@ def _on_wide_columns(domain: Domain, task: Task, columns: Mapping[str, int]) -> 
         edges = f"declare edges in the domain for about {pluralize(round(groups), 'cell')}"
         noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(attribute.size)
         if attribute.size > _MANY and noise > _MOST_NOISE * rows:
-            notes.append(f"the noise of all {cells} outweighs {table}, so its values may lie anywhere; {edges}")
+            notes.append(
+                f"the noise of all {cells} outweighs {table}, so the released values may lie anywhere; {edges}"
+            )
         elif attribute.size > MOST_CUTS:
             notes.append(f"the {cells} are joined to at most about {round(groups):,} groups in {table}")
     return tuple(notes)

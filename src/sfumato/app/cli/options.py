@@ -303,8 +303,8 @@ def warn_about_weak_guarantee(charge: Charge) -> None:
     loss = Rho(charge.rho) if charge.epsilon is None else Epsilon(charge.epsilon)
     if loss.right_guesses() >= _SURE:
         print_message(
-            "Before it is charged: this loss protects nearly nothing. An attacker who finds out if a person is in the "
-            f"table may be right more than {100 * _SURE:g} % of the time."
+            "Before it is charged: this loss protects nearly nothing. An attacker who guesses whether a person is in "
+            f"the table may be right {100 * _SURE:g} % of the time, or more often."
         )
 
 
