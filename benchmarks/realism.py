@@ -224,7 +224,7 @@ Releases by the command:
 
 * *batched*: the default method.
 * *declared*: with two rules in `--zeros`: `DENSITY` follows from `PUMA`, and `INDP_CAT` from `INDP`.
-* *plain numbers*: *batched* before commit `6c41dc45`, which draws round numbers as often as the table has them.
+* *plain numbers*: *batched* before commit `2da814dd`, which draws round numbers as often as the table has them.
 * *mst*: the command with `--method mst`.
 {peer}
 The floors are the protected rows themselves, and the same rows with each column shuffled on its own.

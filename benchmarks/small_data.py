@@ -179,7 +179,7 @@ def _seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-COMMIT, BEFORE_COMMIT = "6c41dc45", "b0531778"
+COMMIT, BEFORE_COMMIT = "2da814dd", "b0531778"
 PEER_RAN = "*mbi-mst* is MST as published, around private-pgm's inference."
 PEER_LEFT = "MST as published has no line; the [census](census.md) has it at epsilon .1 on Adult."
 INTRODUCTION = """\
