@@ -114,6 +114,7 @@ def test_tables_that_are_not_over_the_groups_of_the_domain_are_refused(codes: np
         sound | {f"noisy table {table}": release.tables[table].values.astype(np.float64)},
         sound | {"noisy groups 0": np.full(40, 3, dtype=np.int32)},
         sound | {"noisy groups 0": np.zeros(7, dtype=np.int32)},
+        sound | {"noisy groups 0": np.arange(40) * 10.0**200},  # as many groups as this are not counted out
         sound | {"noisy tables": {"version": 2, "tables": []}},
     ]
     for payload in odd:

@@ -305,9 +305,10 @@ def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
     Raises:
         SizeError: the groups are not numbered 0, 1, ... without a gap, or there is not one for each code.
     """
-    if len(groups) != codes or set(groups) != set(range(max(groups) + 1)):
+    distinct = set(groups)
+    if len(groups) != codes or distinct != set(range(len(distinct))):
         raise SizeError(f"a noisy table has groups that are not those of {codes} codes")
-    return max(groups) + 1
+    return len(distinct)
 
 
 @dataclass(frozen=True, eq=False)

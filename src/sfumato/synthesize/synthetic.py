@@ -291,9 +291,13 @@ def load(path: str | Path) -> Synthetic:
             raise InputError("a byte was changed, lost or added since it was saved")
         payload = decode(stored)
         release = payload["release"]
+        refuse_odd_statement(release["statement"], release["seed"])
         model = _KINDS[release["kind"]].restore(parse(read_yaml(release["domain"])), payload)
         loaded = Synthetic(**release["statement"], accepted=model.domain.accepted_by, model=model, seed=release["seed"])
-        _refuse_odd(loaded)
+        if loaded.model.total < 0:
+            raise InputError("no number of rows")
+        with np.errstate(all="ignore"):
+            loaded.sample(1)
         return loaded  # noqa: TRY300 - what is odd is refused in the same words
     except _DAMAGED as error:
         raise InputError(f"cannot read a saved release from {path}: {unreadable(path)}", culprit=path) from error
@@ -304,14 +308,13 @@ def unreadable(path: str | Path) -> str:
     return "it is damaged, or is no saved model" if Path(path).is_file() else "there is no such file"
 
 
-def _refuse_odd(release: Synthetic) -> None:
-    """Refuse a file with an invalid statement, or a model that cannot draw a row."""
-    texts = isinstance(release.guarantee, str) and isinstance(release.cost, str) and type(release.seed) is int
-    tables = isinstance(release.provenance, dict) and isinstance(release.expected_error, dict)
-    if not texts or not tables or release.seed < 0 or release.model.total < 0:
+def refuse_odd_statement(statement: Mapping[str, Any], seed: object) -> None:
+    """Refuse a file in which the statement of a release, or its seed, is not of the types that a release writes."""
+    texts = isinstance(statement["guarantee"], str) and isinstance(statement["cost"], str)
+    errors, provenance = statement["expected_error"], statement["provenance"]
+    numbers = isinstance(errors, dict) and all(type(each) in (int, float) and each >= 0 for each in errors.values())
+    if not texts or not numbers or not isinstance(provenance, dict) or type(seed) is not int or seed < 0:
         raise InputError("a statement of texts, errors and provenance, and a seed are missing")
-    with np.errstate(all="ignore"):
-        release.sample(1)
 
 
 def _write(path: Path, content: bytes) -> None:

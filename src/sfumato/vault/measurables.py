@@ -387,7 +387,7 @@ def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | N
     for name, group in zip(attributes, groups, strict=True):
         if group is None:
             size *= domain[name].size
-        elif len(group) != domain[name].size or set(group) != set(range(max(group) + 1)):
+        elif len(group) != domain[name].size or set(group) != set(range(len(set(group)))):
             raise QueryError(f"the groups of {name!r} must number each of its cells 0, 1, ...", culprit=group)
         else:
             size *= max(group) + 1

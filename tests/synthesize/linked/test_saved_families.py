@@ -39,6 +39,8 @@ def test_a_saved_release_is_the_same_release(tmp_path: Path, tables) -> None:
     release = made(tables)
     save_linked(release, tmp_path / "model")
     again = load_linked(tmp_path / "model")
+    assert isinstance(again, LinkedRelease)
+    assert not type(again).__name__.startswith("_")  # its summary begins with the name
     assert again.linked == tables
     assert again.tables == release.tables
     assert again.codebook == release.codebook
@@ -88,6 +90,7 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path) -> None
     rows = ArrayTable(domain, np.zeros((9, 1), dtype=np.int64))
     flat = histogram(SimulatedVault(rows, seed=0), loss=Rho(1), total=NoisyTotal())
     save(flat, tmp_path / "flat")
+    statement = stored["release"]["statement"]
     for path in (
         tmp_path / "nothing",
         tmp_path / "cut",
@@ -97,7 +100,10 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path) -> None
         written("kind", kind="other"),
         written("schema", schema="sfumato: 2"),
         written("statement", statement={}),
+        written("an error", statement={**statement, "expected_error": {"a": "1"}}),
+        written("loss", loss={"epsilon": 1.0}),
         written("settings", settings={"head_cells": -1}),
+        written("rounds", settings={"calibration": 10**30}),
         written("most", children=[{**stored["release"]["children"][0], "most": 900}]),
     ):
         with pytest.raises(InputError, match="cannot read a saved release of linked tables"):
@@ -120,6 +126,7 @@ MADE_UP = [
     {"tail 0 noisy tables": {}},
     {"head total": -1.0},
     {"notes": 7},
+    {"notes": [7]},
 ]
 
 

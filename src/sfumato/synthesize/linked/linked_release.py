@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 HEAD = "head"
 FORMATS = ("parquet", "csv")
+_MOST_ROUNDS = 100  # of calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class ModelSizes:
     Attributes:
         head_cells: largest number of cells of the junction tree of the head.
         tail_cells: largest number of cells of the junction tree of each tail.
-        calibration: rounds of comparing drawn children with the fitted marginals.
+        calibration: rounds of comparing drawn children with the fitted marginals, at most 100.
         calibrated_units: largest number of units whose children are drawn for the calibration.
     """
 
@@ -70,8 +71,10 @@ class ModelSizes:
 
     def __post_init__(self) -> None:
         sizes = (self.head_cells, self.tail_cells, self.calibrated_units)
-        if any(type(size) is not int or size < 1 for size in sizes) or not self.calibration >= 0:
-            raise InputError("settings are whole numbers from 1, calibration from 0", culprit=self)
+        if any(type(size) is not int or size < 1 for size in sizes):
+            raise InputError("sizes of models are whole numbers from 1", culprit=self)
+        if type(self.calibration) is not int or not 0 <= self.calibration <= _MOST_ROUNDS:
+            raise InputError(f"calibration is a whole number from 0 to {_MOST_ROUNDS}", culprit=self)
 
     def describe(self) -> dict[str, int]:
         """Return the sizes as JSON values for the journal."""

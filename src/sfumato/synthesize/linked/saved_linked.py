@@ -21,7 +21,7 @@ from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.linked.linked_codebook import FamilyCodebook
 from sfumato.synthesize.linked.linked_release import LinkedRelease, ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import restore_models
-from sfumato.synthesize.synthetic import unreadable
+from sfumato.synthesize.synthetic import refuse_odd_statement, unreadable
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.release import refuse_occupied_path, write_atomically
 
@@ -103,7 +103,7 @@ def is_of_linked_tables(path: str | Path) -> bool:
         return False
 
 
-class _FromFile(LinkedRelease):
+class SavedLinkedRelease(LinkedRelease):
     """A release from a file; if no rows can be drawn from its models, the file is damaged."""
 
     @cached_property
@@ -124,15 +124,16 @@ def _loaded(payload: dict[str, Any]) -> LinkedRelease:
     schema = parse_schema(read_yaml(saved["schema"]))
     children = [_child(schema, each) for each in saved["children"]]
     linked = link_tables(schema, children, tau=saved["tau"])
-    statement, seed = saved["statement"], saved["seed"]
-    texts = isinstance(statement["guarantee"], str) and isinstance(statement["cost"], str)
-    tables = isinstance(statement["provenance"], dict) and isinstance(statement["expected_error"], dict)
-    if not texts or not tables or type(seed) is not int or seed < 0:
-        raise InputError("a statement of texts, errors and provenance, and a seed are missing")
+    statement, loss = saved["statement"], saved["loss"]
+    refuse_odd_statement(statement, saved["seed"])
     unit_model, child_models, notes = restore_models(linked, payload)
+    if not all(isinstance(note, str) for note in notes):
+        raise InputError("a note is no text")
+    if not isinstance(loss, dict) or not all(each is None or isinstance(each, str) for each in loss.values()):
+        raise InputError("a loss is no text")
     if not 0 <= unit_model.model.total < np.inf:
         raise InputError("no number of units")
-    return _FromFile(
+    return SavedLinkedRelease(
         **statement,
         linked=linked,
         settings=ModelSizes(**saved["settings"]),
@@ -140,8 +141,8 @@ def _loaded(payload: dict[str, Any]) -> LinkedRelease:
         child_models=child_models,
         notes=notes,
         payload=payload,
-        seed=seed,
-        loss=saved["loss"],
+        seed=saved["seed"],
+        loss=loss,
     )
 
 
