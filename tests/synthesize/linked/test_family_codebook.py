@@ -119,6 +119,15 @@ def test_a_folder_says_that_it_is_synthetic(made, tmp_path: Path) -> None:
     assert book == json.loads(json.dumps(release.codebook.to_json()))
     assert [each["order"] for each in book["files"]] == ["one row a unit", "of a unit at most 4, by falling age"]
 
+    for forged in (
+        {"parts": ""},
+        {"parts": [said["codebook"]["parts"][0] | {"columns": [{"name": 1}]}]},
+        {"units": "9"},
+    ):
+        (tmp_path / "release.json").write_text(json.dumps({**said, "codebook": {**said["codebook"], **forged}}))
+        with pytest.raises(InputError, match="damaged"):
+            read_family_codebook(tmp_path)
+
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"codebook": {"notice": "real people"}}', '{"codebook": []}'])
 def test_a_damaged_codebook_is_refused(tmp_path: Path, text: str) -> None:

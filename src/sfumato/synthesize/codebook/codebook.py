@@ -160,7 +160,7 @@ class Codebook:
             value = read_json(text)
             known = isinstance(value, dict) and value.pop("codebook", None) == _VERSION and value["notice"] == NOTICE
             sound = known and value["rows"] >= 0 and value["table_rows"] >= 0
-            return _read(Codebook, value if sound else None)
+            return read_typed(Codebook, value if sound else None)
         except (TypeError, KeyError, ValueError, RecursionError, InputError):
             raise InputError("its codebook is damaged, or of a later version") from None
 
@@ -267,8 +267,8 @@ def codebook_path(rows: Path) -> Path:
 _Read = TypeVar("_Read")
 
 
-def _read(kind: type[_Read], value: Any) -> _Read:  # noqa: ANN401 -- JSON
-    """Return a dataclass from its JSON value.
+def read_typed(kind: type[_Read], value: Any) -> _Read:  # noqa: ANN401 -- JSON
+    """Return a dataclass from its JSON value; a value of a file is not trusted.
 
     Raises:
         TypeError: the fields differ, or a field has another type.
@@ -287,7 +287,7 @@ def _field(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- types and JSON
     if get_origin(hint) is Mapping and isinstance(value, dict):
         return {_field(str, key): _field(str, each) for key, each in value.items()}
     if is_dataclass(hint) and isinstance(hint, type):
-        return _read(hint, value)
+        return read_typed(hint, value)
     if hint is float and type(value) is int:
         value = float(value) if abs(value) < _LARGEST else None
     if type(value) is not hint or (type(value) in (int, float) and not abs(value) < _LARGEST):

@@ -25,7 +25,7 @@ from sfumato.ledger.entry import method_title
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable, PooledMarginal
 from sfumato.strict_documents import read_json
-from sfumato.synthesize.codebook.codebook import NOTICE, Guarantee, printable
+from sfumato.synthesize.codebook.codebook import NOTICE, Guarantee, printable, read_typed
 from sfumato.synthesize.linked.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.linked.child_slots import Slot
 from sfumato.synthesize.linked.linked_labels import first_child_labels, next_child_labels, unit_labels
@@ -433,20 +433,12 @@ def read_family_codebook(folder: str | Path) -> dict[str, Any]:
             f"{folder} has no {STATEMENT}: it is no release of 'sfumato synthesize linked'", culprit=folder
         ) from None
     try:
-        book = read_json(text)["codebook"]
-        texts = list(family_lines(book))  # fails if a field is missing
-        texts += [str(value[name]) for value in _values(book) for name in ("label", "units", "low", "high", "off_by")]
-        if book["notice"] != NOTICE:
+        book: dict[str, Any] = read_json(text)["codebook"]
+        if read_typed(FamilyCodebook, book).notice != NOTICE:
             raise KeyError("notice")  # noqa: TRY301
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, InputError):
+    except (KeyError, TypeError, ValueError, RecursionError, InputError):
         raise InputError(f"{place} is damaged, or of a later version", culprit=place) from None
-    return dict(book)
-
-
-def _values(book: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for part in book["parts"]:
-        for column in part["columns"]:
-            yield from column["values"]
+    return book
 
 
 UNITS_TEXT = (
