@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.engine.arrays import ArrayTable
 from sfumato.model.coarsening import Runs
 from sfumato.model.junction_tree import CellBudget, Triangulation, spanning, tree_cells
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize.budget_allocation import BudgetSplit
-from sfumato.synthesize.marginal_selection import Scored, Table, select_child_marginals, select_marginals
+from sfumato.synthesize.budget_allocation import BudgetSplit, PublicTotal
+from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
+from sfumato.synthesize.marginal_selection import (
+    Scored,
+    Table,
+    measure_marginals,
+    select_child_marginals,
+    select_marginals,
+    with_visible_cells,
+)
+from sfumato.vault.simulated import SimulatedVault
 
 SIZES = {"a": 10, "b": 10, "c": 10, "d": 10, "e": 10}
 FAR = {("a", "b"): 9.0, ("b", "c"): 8.0, ("a", "c"): 7.0, ("c", "d"): 2.0, ("b", "d"): 1.5, ("d", "e"): 1.0}
@@ -102,6 +114,34 @@ def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
     assert list(select_marginals(scored, np.ones(2), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})) == [
         ("a", "b")
     ]
+
+
+def fitted(codes, domain):
+    """Return a fit to the single columns of rows, and to the pair of a and b."""
+    mechanisms = SimulatedVault(ArrayTable(domain, codes), seed=1).mechanisms(Rho(1000))
+    fit = measure_one_way(mechanisms, BudgetSplit(Rho(900), 1), PublicTotal(len(codes)), OneWayMarginals(), zeros=())
+    return measure_marginals(mechanisms, fit, {("a", "b"): None}, loss=Rho(10), shares=[Fraction(1)])
+
+
+@pytest.mark.parametrize("deviation", [1.0, 30.0, 1e9])
+def test_a_pair_counts_the_cells_that_noise_leaves_visible(deviation):
+    """By hand: every cell of the model's counts in full from one deviation, and below in part; triples count all."""
+    random = np.random.default_rng(0)
+    codes = np.stack([random.zipf(1.8, 1000).clip(1, 10) - 1 for _ in "abc"], axis=1)
+    domain = Domain(tuple(Categorical(name=name, values=tuple(range(10)), unknown=Unknown.DROP) for name in "abc"))
+    fit = fitted(codes, domain)
+    runs = Runs(((0, 2, 3), (0, 5)), tuple(fit.model.sizes[name] for name in "ac"))
+    pair, triple = Table(("a", "c"), runs), Table(("a", "b", "c"), runs.finest(), 3)
+    expected = fit.model.expected(("a", "c"))
+    people = [
+        expected[rows, columns].sum()
+        for rows in (slice(0, 2), slice(2, 3), slice(3, None))
+        for columns in (slice(0, 5), slice(5, None))
+    ]
+    counted, same = with_visible_cells(fit, deviation, [pair, triple])
+    assert same is triple
+    assert counted.open == max(1, round(sum(min(1.0, each / deviation) for each in people)))
+    assert counted.open < counted.cells or deviation == 1.0
 
 
 def grown_of_a_child(distances, most):

@@ -11,7 +11,7 @@ from tests.families import Families, related, some_families
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, batched, mst, read_zeros
+from sfumato.synthesize import NoisyTotal, aim, all_marginals, batched, marginal_selection, mst, read_zeros
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import release_units
 from sfumato.synthesize.marginal_selection import SizeLimits
@@ -114,6 +114,36 @@ def test_a_release_depends_on_the_rows_by_their_noisy_answers_alone(method, loss
         assert repeated.rows.to_arrow().equals(release.rows.to_arrow())
         assert repeated.codebook == release.codebook
         assert again.spent == first.spent
+
+
+def crowded(rows: int, seed: int) -> ArrayTable:
+    """Two columns of 30 values with most rows in few of their cells, the second often equal to the first."""
+    random = np.random.default_rng(seed)
+    first, other = (random.zipf(1.5, rows).clip(1, 30) - 1 for _ in range(2))
+    second = np.where(random.random(rows) < 0.1, first, other)
+    shape = {"a": 30, "b": 30, "c": 3, "d": 3}
+    domain = Domain(
+        tuple(Categorical(name=name, values=tuple(range(n)), unknown=Unknown.DROP) for name, n in shape.items())
+    )
+    return ArrayTable(domain, np.stack([first, second, *random.integers(0, 3, (2, rows))], axis=1))
+
+
+def test_the_last_round_does_not_charge_a_pair_for_cells_that_noise_hides(monkeypatch) -> None:
+    """Charged for all cells, the pair was measured at none of four seeds; without hidden cells at all of them.
+
+    The hidden cells follow from noisy answers alone.
+    """
+    asked = {"loss": Rho("0.2"), "total": NoisyTotal(), "workload": all_marginals(2)}
+    first = ReplayingVault(crowded(2000, 3), seed=1)
+    release = batched(first, **asked)
+    again = ReplayingVault(crowded(0, 2), seed=2, earlier=first.transcript)
+    repeated = batched(again, **asked)
+    assert len(again.transcript) == len(first.transcript)
+    assert repeated.rows.to_arrow().equals(release.rows.to_arrow())
+    assert ("a", "b") in [table.attributes for table in release.model.measured]
+    monkeypatch.setattr(marginal_selection.Table, "open", marginal_selection.Table.cells)
+    charged = batched(SimulatedVault(crowded(2000, 3), seed=1), **asked)
+    assert ("a", "b") not in [table.attributes for table in charged.model.measured]
 
 
 def test_several_rules_hold_in_tuned_rows() -> None:

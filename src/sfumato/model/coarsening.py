@@ -314,6 +314,16 @@ class Runs:
             table = np.repeat(table, lengths, axis=axis)
         return table
 
+    def visible(self, table: NDArray[np.float64], least: float) -> int:
+        """Return the number of runs with at least ``least`` people, rounded; others count in part.  The result is at
+        least one.
+
+        >>> import numpy as np
+        >>> Runs(((0, 2), (0, 1)), (3, 2)).visible(np.array([[4.0, 1.0], [2.0, 1.0], [0.0, 9.0]]), 4.0)
+        2
+        """
+        return max(1, round(float(np.minimum(self.sum(table) / least, 1.0).sum())))
+
     def finest(self) -> Runs:
         """Return runs of one group each.
 

@@ -26,6 +26,8 @@ from sfumato.model.junction_tree import Clique
 
 CodeArray = NDArray[np.integer]
 
+_LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
+
 
 def generator(seed: int | None = None) -> np.random.Generator:
     """Return a generator seeded by the operating system, or by ``seed`` for a reproducible simulation.
@@ -56,6 +58,23 @@ def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> 
         SizeError: the number of rows is negative.
     """
     return RowSampler(model).draw(rows, generator)
+
+
+def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
+    """Draw rows for counting marginals outside all cliques, because exact elimination could be very large."""
+    return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
+
+
+def expected_counts(model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray]) -> FloatArray:
+    """Return the model's expected counts of a marginal, one axis for each attribute.
+
+    They are exact, except for three or more attributes outside all cliques: these are counted on ``sampled`` rows.
+    """
+    if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
+        return model.expected(clique)
+    shape = [model.sizes[name] for name in clique]
+    cell = np.ravel_multi_index([sampled[name] for name in clique], shape)
+    return np.bincount(cell, minlength=math.prod(shape)).reshape(shape) * np.float64(model.total / len(cell))
 
 
 class RowSampler:

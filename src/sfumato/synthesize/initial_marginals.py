@@ -23,7 +23,7 @@ from sfumato.errors import SizeError
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, Coarsening, Runs, merge_neighbours, merge_rare
 from sfumato.model.count_priors import SHRINKAGE, shrunken_column, shrunken_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
-from sfumato.model.fitting import Observation, estimate_total, fit_model
+from sfumato.model.fitting import Observation, Patience, estimate_total, fit_model
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.noisy_table import NoisyTable, NoisyTotals
@@ -93,7 +93,10 @@ class Fit:
         return Marginal(attributes, groups=self.groups(attributes, runs))
 
     def with_measurements(
-        self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None
+        self,
+        measurements: Sequence[Measurement],
+        runs: Mapping[Clique, Runs | None] | None = None,
+        patience: Patience | None = None,
     ) -> Fit:
         """Return the fit with further measured marginals, from the current model; its total is not changed.
 
@@ -103,21 +106,19 @@ class Fit:
         Args:
             measurements: noisy marginals.
             runs: the runs of each measurement, or None for all groups.
+            patience: the stopping rule of the fit.
         """
         run_list = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
         new = [self.observe(measurement, joined) for measurement, joined in zip(measurements, run_list, strict=True)]
         known = self._with(new)
         expectations = self._expected_before(new)
-        tables = [
-            _noisy_table(measurement, self._shape(_attributes(measurement), joined), fresh=True)
-            for measurement, joined in zip(measurements, run_list, strict=True)
-        ]
+        tables = [_noisy_table(m, o.counts.shape, fresh=True) for m, o in zip(measurements, new, strict=True)]
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
         return replace(
             self,
             observations=known,
             prior_expectations=expectations,
-            model=fit_model([self.shrunken(o, expectations) for o in known], self.model),
+            model=fit_model([self.shrunken(o, expectations) for o in known], self.model, patience),
             measured=(*self.measured, *measured),
             tables=(*self.tables, *tables),
         )

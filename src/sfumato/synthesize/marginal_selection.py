@@ -22,10 +22,11 @@ from sfumato.domain.attribute import Attribute
 from sfumato.errors import InputError
 from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most, with_least_runs
 from sfumato.model.factor import FloatArray
+from sfumato.model.fitting import Patience
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import CellBudget, Clique, spanning
 from sfumato.model.noisy_table import NoisyTable
-from sfumato.model.row_sampling import CodeArray, sample
+from sfumato.model.row_sampling import CodeArray, expected_counts, sample_model
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
 from sfumato.synthesize.graphical import EstimatedTable
@@ -36,8 +37,8 @@ from sfumato.vault.measurables import Distance, Marginal, Measurement
 
 _CHUNK_CELLS = 1 << 22  # exact counts at a time behind the mechanisms: 32 MiB
 _MOST_MARGINAL = 1 << 27  # the vault's limit at once; more would be refused when the loss is charged
-_LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
 _LEAST_AGAIN = 1e-4  # minimum part of a round's share that is measured
+_FAST = Patience(tolerance=1e-2)  # noise hides a closer fit
 _PATIENCE = 200  # consecutive candidates that exceed the cap before the search ends
 HELD = 2.0
 """Mean number of people per cell of a table after neighbors are joined, in deviations of noise."""
@@ -51,7 +52,6 @@ deviation of noise count in part.
 """
 
 _Query = TypeVar("_Query", Distance, Marginal)
-
 
 LEADING = 4.0
 """Weight of the error of a leading attribute, relative to others."""
@@ -133,11 +133,11 @@ def size_limits(limits: SizeLimits | None) -> SizeLimits:
 
 @dataclass(frozen=True)
 class Table:
-    """A marginal that may be measured over runs of neighboring groups; ``impossible`` cells are known to be empty."""
+    """A marginal that may be measured over runs of neighboring groups, and its cells without expected people."""
 
     attributes: Clique
     runs: Runs
-    impossible: int = 0
+    hidden: int = 0
 
     @property
     def cells(self) -> int:
@@ -146,8 +146,8 @@ class Table:
 
     @property
     def open(self) -> int:
-        """Return the number of cells that are not structural zeros."""
-        return self.cells - self.impossible
+        """Return the number of cells whose noise counts."""
+        return self.cells - self.hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +272,7 @@ def measure_selected(
     runs = {clique: table.runs for clique, table in tables.items()}
     questions = [fit.question(clique, joined) for clique, joined in runs.items()]
     both = list(zip(_measure_tables(mechanisms, questions, loss, shares), tables.values(), strict=True))
-    fit = fit.with_measurements([each for each, table in both if table.in_model], runs)
+    fit = fit.with_measurements([each for each, table in both if table.in_model], runs, _FAST)
     return fit, tuple(_estimated(fit, each, table.runs) for each, table in both if not table.in_model)
 
 
@@ -417,24 +417,11 @@ class _Worth:
         return picked
 
 
-def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
-    """Draw rows for counting marginals outside all cliques, because exact elimination could be very large."""
-    return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
-
-
 def reference(
     model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray], runs: Runs | None = None
 ) -> NDArray[np.int64]:
-    """Return the model's counts of a marginal over groups or runs, as integers.
-
-    They are exact, except for three or more attributes outside all cliques: these are counted on ``sampled`` rows.
-    """
-    if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
-        counts: FloatArray = model.expected(clique)
-    else:
-        shape = [model.sizes[name] for name in clique]
-        cell = np.ravel_multi_index([sampled[name] for name in clique], shape)
-        counts = np.bincount(cell, minlength=math.prod(shape)).reshape(shape) * np.float64(model.total / len(cell))
+    """Return the model's counts (:func:`expected_counts`) of a marginal over groups or runs, as integers."""
+    counts = expected_counts(model, clique, sampled)
     rounded: NDArray[np.int64] = np.rint(counts if runs is None else runs.sum(counts)).astype(np.int64).reshape(-1)
     return rounded
 
@@ -475,8 +462,21 @@ def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Tab
             runs = Runs(starts, tuple(table.runs.sizes[side] for side in sides))
             held = runs.sum((~empty[pair]).astype(np.int64)) == 0
             taken |= held.reshape([size if side in sides else 1 for side, size in enumerate(taken.shape)])
-        tables_with_zeros.append(replace(table, impossible=int(taken.sum())))
+        tables_with_zeros.append(replace(table, hidden=int(taken.sum())))
     return tables_with_zeros
+
+
+def with_visible_cells(fit: Fit, deviation: float, tables: Iterable[Table]) -> list[Table]:
+    """Return the tables, with pairs that count a cell in part if the model has few people in it.
+
+    A cell with fewer people than a ``deviation`` of noise counts by its part of them.  Only the model is read.
+    """
+    return [
+        replace(table, hidden=table.cells - table.runs.visible(fit.model.expected(table.attributes), deviation))
+        if len(table.attributes) == 2  # noqa: PLR2004
+        else table
+        for table in tables
+    ]
 
 
 def _levels(fit: Fit, attribute: Attribute) -> FloatArray:

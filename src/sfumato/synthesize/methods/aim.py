@@ -32,6 +32,7 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.model.junction_tree import Clique, Triangulation
+from sfumato.model.row_sampling import sample_model
 from sfumato.privacy.loss import Epsilon, Loss
 from sfumato.synthesize.budget_allocation import BudgetSplit, RowTotal, fraction
 from sfumato.synthesize.graphical import Graphical
@@ -48,7 +49,6 @@ from sfumato.synthesize.marginal_selection import (
     comparable,
     reference,
     remeasure,
-    sample_model,
     size_limits,
 )
 from sfumato.synthesize.methods.batched import least_rows, marginals_request, models_whole_table, without_batched_limits

@@ -19,6 +19,7 @@ import numpy as np
 
 from sfumato.domain import Domain, Role
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
+from sfumato.model.row_sampling import sample_model
 from sfumato.privacy.loss import Loss, plain
 from sfumato.synthesize import cell_positions, weighted_totals
 from sfumato.synthesize.budget_allocation import (
@@ -49,11 +50,11 @@ from sfumato.synthesize.marginal_selection import (
     measure_selected,
     reference,
     remeasure,
-    sample_model,
     score,
     select_marginals,
     size_limits,
     with_structural_zeros,
+    with_visible_cells,
 )
 from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
 from sfumato.synthesize.structural_zeros import Zeros, refuse_impossible, without_implied
@@ -296,9 +297,9 @@ def _in_rounds(
     split: BudgetSplit,
     limits: SizeLimits,
 ) -> tuple[Fit, tuple[EstimatedTable, ...]]:
-    """Measure the named marginals, then score, choose and measure in the rounds of :data:`ROUNDS`.
+    """Measure in the rounds of :data:`ROUNDS`; return the fit, and the pairs for which its junction tree has no room.
 
-    Return the fit, and the measured pairs for which its junction tree has no room.
+    The second round charges no pair for cells in which the model has few people, because shrinkage removes their noise.
     """
     outside: tuple[EstimatedTable, ...] = ()
     interest: dict[Clique, float] = {}
@@ -314,8 +315,8 @@ def _in_rounds(
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
         deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
-        repeated = _repeated(fit, taken, deviation, always=taken if pairs_only else targets.named)
         tables = with_structural_zeros(fit, zeros, coarsened_marginals(fit, mechanisms.domain, candidates, deviation))
+        tables = with_visible_cells(fit, deviation, tables) if interest else tables
         scores = share * SCORES if candidates else Fraction(0)
         scored = score(mechanisms, fit, tables, loss=split.take(scores)) if candidates else UNSCORED
         interest |= {table.attributes: scored.distances[place] for place, table in enumerate(scored.tables)}
@@ -325,7 +326,7 @@ def _in_rounds(
             split=split,
             share=float(share - scores),
             cell_budget=_cell_budget(fit, targets.named, limits.cells, cell_share),
-            taken=repeated,
+            taken=_repeated(fit, taken, deviation, always=taken if pairs_only else targets.named),
         )
         taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
         if chosen:
