@@ -49,6 +49,7 @@ PARTS = {
         (METHOD, "_named_by_round", lambda *_: [[]]),
     ),
     "no pairs outside the tree": ((METHOD, "OUTSIDE", 0),),
+    "all cells of pairs count": ((METHOD, "with_visible_cells", lambda _, __, tables: tables),),
     "no spanning tree first": ((marginal_selection._Worth, "ties", lambda *_: []),),  # noqa: SLF001
     "equal shares of columns": ((BudgetSplit, "shares", lambda _, sizes: proportions([1.0] * len(sizes))),),
     "equal shares of pairs": ((marginal_selection, "proportions", lambda parts: proportions([1.0] * len(parts))),),
