@@ -141,7 +141,10 @@ class Graphical:
             yield codes
 
     def _tuned(self, groups: Mapping[str, CodeArray], random: np.random.Generator) -> Mapping[str, CodeArray]:
-        """Tune sampled rows to the estimated tables, and to the tables of the model."""
+        """Tune sampled rows to the estimated tables, and to the tables of the model.
+
+        Tuning changes the first rows most, so the rows are put in random order again.
+        """
         if not self.estimates:
             return groups
         names = self.domain.names
@@ -152,7 +155,8 @@ class Graphical:
             _impossible_cells(self.model, names),
             random,
         )
-        return dict(zip(names, columns, strict=True))
+        order = random.permutation(len(columns[0]))
+        return {name: column[order] for name, column in zip(names, columns, strict=True)}
 
     def _targets(self, rows: int) -> list[TargetTable]:
         """Return the estimated tables and the tables of the model as targets for a number of rows."""
