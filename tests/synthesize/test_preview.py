@@ -13,7 +13,7 @@ from tests.app.test_cli import sfumato
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
-from sfumato.privacy.loss import EpsilonDelta
+from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize import PublicTotal, all_marginals, batched, preview
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
@@ -156,12 +156,22 @@ def test_a_preview_says_into_how_many_groups_a_wide_column_is_joined():
     assert preview(SIX, loss=LOSS, method="batched").notes == ()
 
 
-def test_a_preview_says_that_noise_outweighs_a_wide_column():
+def test_a_preview_says_in_which_groups_a_wide_column_is_measured_first():
     note, wide, released = wide_release(1_000, 1_000_000)
     assert note.startswith(
-        "the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so the released values may"
+        "the 1,000,000 cells of wide are also measured in 4 tables of 16 to 62,500 groups of neighbors"
     )
-    assert released.codes()[:, 6].mean() > 1.5 * wide.mean()
+    tables = [table for table in released.model.tables if table.attributes == ("wide",) and not table.fresh]
+    assert [table.values.size for table in tables] == [16, 245, 3_907, 62_500, 1_000_000]
+    assert released.codes()[:, 6].mean() == pytest.approx(wide.mean(), rel=0.2)
+
+
+def test_a_preview_says_that_noise_outweighs_the_groups_of_a_wide_column():
+    domain = Domain((*SIX, Integer(name="wide", minimum=0, maximum=999_999, unknown=Unknown.DROP)))
+    (note,) = preview(domain, loss=Epsilon("0.02"), total=PublicTotal(1_000), method="batched").notes
+    assert note.startswith("the noise of 16 groups of the 1,000,000 cells of wide outweighs a table of 1,000 rows; ")
+    (note,) = preview(domain, loss=LOSS, total=PublicTotal(1_000), method="aim").notes
+    assert note.startswith("the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so the released")
 
 
 def test_a_preview_of_no_domain_is_refused():

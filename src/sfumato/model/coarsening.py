@@ -205,6 +205,37 @@ def merge_neighbours(
     return Coarsening(groups, _weights(groups, counts, variance, lines=True))
 
 
+def merge_pieces(
+    counts: NDArray[np.float64],
+    variances: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    *,
+    max_deviations: float = MAX_GROUP_DEVIATIONS,
+) -> NDArray[np.int64]:
+    """Return the run of each piece of an ordered attribute, by the rule of :func:`merge_neighbours`.
+
+    A piece has ``widths`` codes and one noisy count, whose noise has a variance of its own.
+
+    >>> import numpy as np
+    >>> merge_pieces(np.array([9.0, 11.0, 90.0, 1.0]), np.ones(4), np.array([10.0, 10.0, 1.0, 10.0])).tolist()
+    [0, 1, 2, 3]
+    >>> merge_pieces(np.array([4.0, 5.0, 90.0, 1.0]), np.ones(4), np.array([10.0, 10.0, 1.0, 10.0])).tolist()
+    [0, 0, 1, 2]
+    """
+    usual = float(np.median(variances))
+    cut = _cheapest_cuts(
+        counts,
+        widths,
+        usual,
+        max_count=max_deviations * np.sqrt(usual),
+        forced=np.zeros(0, dtype=np.int64),
+        precision=widths * usual / variances,
+    )
+    first = np.zeros(len(counts), dtype=np.int64)
+    first[cut] = 1
+    return np.cumsum(first) - 1
+
+
 def _cheapest_cuts(
     counts: NDArray[np.float64],
     widths: NDArray[np.float64],
@@ -212,10 +243,12 @@ def _cheapest_cuts(
     *,
     max_count: float,
     forced: NDArray[np.int64],
+    precision: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the starts of runs, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
 
-    A run starts at each of the ``forced`` places, and wherever it would otherwise count more than ``max_count``.
+    A run starts at each of the ``forced`` places, and wherever it would otherwise count more than ``max_count``.  The
+    variance of a count is ``variance`` for each code, divided by its ``precision`` (default: 1).
 
     >>> import numpy as np
     >>> nowhere = np.zeros(0, dtype=np.int64)
@@ -223,9 +256,11 @@ def _cheapest_cuts(
     [2, 0]
     """
     places = len(counts)
+    precision = np.ones(places) if precision is None else precision
     sums = np.concatenate(([0.0], np.cumsum(counts)))
-    squares = np.concatenate(([0.0], np.cumsum(counts**2 / widths)))
-    codes = np.concatenate(([0.0], np.cumsum(widths)))
+    weighted = np.concatenate(([0.0], np.cumsum(precision * counts)))
+    squares = np.concatenate(([0.0], np.cumsum(precision * counts**2 / widths)))
+    codes = np.concatenate(([0.0], np.cumsum(precision * widths)))
     charge = variance * (2 * np.log(max(places, 2)) + 1)
     since = np.zeros(places, dtype=np.int64)  # earliest start of the run of each place
     since[forced] = forced
@@ -233,7 +268,7 @@ def _cheapest_cuts(
     best = np.zeros(places + 1)
     last = np.zeros(places + 1, dtype=np.int64)
     for end in range(1, places + 1):
-        within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (codes[end] - codes[:end])
+        within = squares[end] - squares[:end] - (weighted[end] - weighted[:end]) ** 2 / (codes[end] - codes[:end])
         costs = best[:end] + within + charge
         costs[: since[end - 1]] = np.inf
         costs[:-1][sums[end] - sums[: end - 1] > max_count] = np.inf

@@ -1,10 +1,16 @@
-"""Estimate true counts from noisy ones: cells of a table by empirical Bayes, and the long tail of a column.
+"""Estimate true counts from noisy ones: cells of a table, the long tail of a column, and sums of a very wide column.
 
 A table of several attributes has many cells of few people.  The true count of a cell is modeled as a multiple of its
 expected count, and the distribution of these multiples is estimated from all cells of the table.
 
 A column of many ordered cells ends in a tail of few people.  The model of a tail needs its start, the density of the
 cells before it, and the fact that counts fall.
+
+A column of a million cells has few people in each of them.  The noise of the cells adds up in every sum, so the
+released values may lie anywhere.  Tables over nested groups of neighbors know sums better.  All tables are made
+consistent by weighted least squares (Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially
+private histograms through consistency").  Then groups are divided where the smaller groups in them differ by more than
+noise.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.model.coarsening import RARE, Coarsening
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, RARE, Coarsening
 from sfumato.model.factor import FloatArray
 
 SHRINKAGE = 0.7
@@ -308,3 +314,114 @@ def _held(ends: FloatArray, weight: float) -> FloatArray:
     """Integrate a curve of density one at zero and length one between neighboring ends."""
     beyond = np.exp(-ends) if weight == 0 else (1 + weight * ends) ** (-1 / weight)
     return -np.diff(beyond)
+
+
+BRANCHES = 24
+"""Largest number of groups of a table within one group of the table before it, and of groups of the first table."""
+
+
+def nested_widths(cells: int) -> tuple[int, ...]:
+    """Return the codes in a group of each table, coarsest first, for a column of ``cells`` codes.
+
+    Every width is a multiple of the next one.  The last table is over single codes.
+
+    >>> nested_widths(65_744), nested_widths(1_500_000), nested_widths(1_500)
+    ((4913, 289, 17, 1), (104976, 5832, 324, 18, 1), (144, 12, 1))
+    """
+    tables = max(1, math.ceil(math.log(cells) / math.log(BRANCHES)))
+    branches = math.ceil(cells ** (1 / tables))
+    return tuple(branches**power for power in reversed(range(tables)))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Runs of neighboring codes, each with one noisy count: shape ``(pieces,)``.
+
+    Attributes:
+        widths: numbers of codes.
+        counts: estimated numbers of rows.
+        variances: variances of their noise.
+    """
+
+    widths: NDArray[np.int64]
+    counts: FloatArray
+    variances: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class NestedCounts:
+    """Consistent noisy counts of an ordered column over nested groups, coarsest first; the last are of single codes.
+
+    Attributes:
+        widths: codes in a group of each table.
+        counts: counts of each table; groups inside a group add up to it.
+        variances: variances of their noise, before the counts above were used.
+    """
+
+    widths: tuple[int, ...]
+    counts: tuple[FloatArray, ...]
+    variances: tuple[FloatArray, ...]
+
+    @staticmethod
+    def of_tables(widths: Sequence[int], tables: Sequence[FloatArray], variances: Sequence[float]) -> NestedCounts:
+        """Return consistent counts: sums are pooled from single codes upwards, and differences are spread downwards.
+
+        >>> tables = np.array([6.0, 4.0]), np.array([1.0, 3.0, 2.0, 2.0])
+        >>> [each.round(2).tolist() for each in NestedCounts.of_tables((2, 1), tables, (1.0, 1.0)).counts]
+        [[5.33, 4.0], [1.67, 3.67, 2.0, 2.0]]
+        """
+        pooled, noise = [tables[-1]], [np.full(len(tables[-1]), variances[-1])]
+        inside: list[tuple[FloatArray, FloatArray]] = []
+        for level in reversed(range(len(tables) - 1)):
+            starts = np.arange(0, len(pooled[0]), widths[level] // widths[level + 1])
+            sums, spread = np.add.reduceat(pooled[0], starts), np.add.reduceat(noise[0], starts)
+            inside.insert(0, (sums, spread))
+            noise.insert(0, 1 / (1 / variances[level] + 1 / spread))
+            pooled.insert(0, noise[0] * (tables[level] / variances[level] + sums / spread))
+        counts = pooled[:1]
+        for level, (sums, spread) in enumerate(inside, start=1):
+            parent = np.arange(len(pooled[level])) // (widths[level - 1] // widths[level])
+            counts.append(pooled[level] + noise[level] * ((counts[-1] - sums) / spread)[parent])
+        return NestedCounts(tuple(widths), tuple(counts), tuple(noise))
+
+    def pieces(self) -> Pieces:
+        """Divide the column into groups of the first table, and these into smaller groups where noise allows.
+
+        There are at most :data:`sfumato.model.coarsening.MOST_CUTS` pieces; groups of many people are divided first.
+        """
+        starts, counts, variances = [], [], []
+        groups, left = np.arange(len(self.counts[0])), MOST_CUTS - len(self.counts[0])
+        for level, width in enumerate(self.widths):
+            branches = width // self.widths[level + 1] if level + 1 < len(self.widths) else 1
+            divided = groups[self._divisible(level, groups)]
+            divided = divided[np.argsort(-self.counts[level][divided], kind="stable")][: left // branches]
+            left -= len(divided) * branches
+            undivided = np.setdiff1d(groups, divided)
+            starts.append(undivided * width)
+            counts.append(self.counts[level][undivided])
+            variances.append(self.variances[level][undivided])
+            groups = (divided[:, None] * branches + np.arange(branches)).ravel()
+            groups = groups[groups * width < len(self.counts[-1]) * branches]
+        first = np.concatenate(starts)
+        order = np.argsort(first)
+        widths = np.diff(first[order], append=len(self.counts[-1]))
+        return Pieces(widths, np.concatenate(counts)[order], np.concatenate(variances)[order])
+
+    def _divisible(self, level: int, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return True for groups whose smaller groups differ by clearly more than noise, or that have many people.
+
+        Later tables may tell the codes of a group of many people apart.
+        """
+        if level + 1 == len(self.widths):
+            return np.zeros(len(groups), dtype=bool)
+        branches, many = self.widths[level] // self.widths[level + 1], len(self.counts[level + 1])
+        inner = groups[:, None] * branches + np.arange(branches)
+        there, inner = inner < many, np.minimum(inner, many - 1)
+        rows, numbers = self.counts[level][groups], there.sum(axis=1)
+        deviations = np.sqrt(self.variances[level + 1][inner])
+        off = np.where(there, (self.counts[level + 1][inner] - (rows / numbers)[:, None]) / deviations, 0.0)
+        clear = (off**2).sum(axis=1) > numbers - 1 + RARE * np.sqrt(2 * numbers)
+        stands_out = off.max(axis=1) > math.sqrt(2 * math.log(many)) + 1
+        people = rows / deviations[:, 0]
+        divisible: NDArray[np.bool_] = (people > MAX_GROUP_DEVIATIONS) | (clear & (people > RARE)) | stands_out
+        return divisible

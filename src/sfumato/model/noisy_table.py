@@ -69,7 +69,8 @@ class NoisyTable:
         values: int64, one axis for each attribute, with one cell per group.
         noise: noise on every cell.
         fresh: True if the groups of all attributes were fixed before the table was measured, so that its noise did not
-            influence them.
+            influence them.  First tables of a column are not fresh, because their noise decides on the groups of later
+            tables.
     """
 
     attributes: tuple[str, ...]

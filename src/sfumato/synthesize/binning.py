@@ -1,23 +1,35 @@
-"""Measure bin edges of a numeric column by a quantile tree through the vault.
+"""Bins of a column by noisy counts: the groups of its codes in a model, and bin edges for a domain.
 
-Edges taken from the data reveal single values, and edges declared in advance may leave cells empty.  Here a range is
-split again if its noisy count is large (after Zhang, Xiao and Xie 2016, "PrivTree").  The depth is fixed, and each
-level is charged.
+Most columns of a model are measured in one table, over single codes.  A number or date of so many cells that their
+noise outweighs the rows is also measured over nested groups of neighbors.  The number of cells, the loss and the rows
+decide on the groups, and the tables of a column share its loss equally.
+
+Edges taken from the data reveal single values, and edges declared in advance may leave cells empty.
+:func:`private_edges` splits a range again if its noisy count is large (after Zhang, Xiao and Xie 2016, "PrivTree").
+The depth is fixed, and each level is charged.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
 from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect, parse_integer
-from sfumato.domain import Domain, Integer, Real
+from sfumato.domain import Categorical, Domain, Integer, Real
+from sfumato.domain.attribute import Attribute
 from sfumato.errors import QueryError
+from sfumato.model.coarsening import MOST_CUTS, Coarsening, merge_neighbours, merge_pieces, merge_rare
+from sfumato.model.count_priors import NestedCounts, Pieces, nested_widths, shrunken_column, with_falling_tails
 from sfumato.model.factor import FloatArray
-from sfumato.privacy.loss import Loss
+from sfumato.model.fitting import Observation
+from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.vault.interface import (
     Mechanisms,
     ReleaseRequest,
@@ -27,7 +39,17 @@ from sfumato.vault.interface import (
     stated_loss,
     states_loss,
 )
+from sfumato.vault.measurables import Marginal, Measurement
 from sfumato.vault.value_measurables import Bins
+
+LEAST_VARIANCE = 1e-6  # minimum variance of a cell: at a huge loss the noise variance is a float zero
+_SUREST = 1e-2  # minimum variance of an expected tail, relative to the noise; a fit with more certain cells fails
+
+WIDE = 1000
+"""Cells above which an ordered column may be measured over groups as well."""
+
+MOST_NOISE = 0.02
+"""Noise of all cells of a column, relative to the rows, above which the column is measured over groups as well."""
 
 LEVELS = 5
 BRANCHES = 4
@@ -124,3 +146,198 @@ def _merged(edges: list[float], counts: FloatArray, bins: int) -> list[float]:
             merged.append(edge)
             left, rows = left - rows, 0.0
     return [*merged, edges[-1]]
+
+
+def first_widths(attribute: Attribute, deviation: float, rows: float) -> tuple[int, ...]:
+    """Return the codes in a group of each first table of a column, coarsest first; the last table is of single codes.
+
+    Args:
+        attribute: the attribute of the column.
+        deviation: standard deviation of the noise on a code if there were no other table.
+        rows: public number of rows, or a noisy one.
+    """
+    wide = attribute.size > WIDE and math.sqrt(attribute.size) * deviation > MOST_NOISE * rows
+    if not wide or isinstance(attribute, Categorical) or (isinstance(attribute, Real) and attribute.points):
+        return (1,)
+    return nested_widths(attribute.declared)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTables:
+    """The first noisy tables of a column.
+
+    Attributes:
+        attribute: the attribute of the column.
+        widths: codes in a group of each table, coarsest first.
+        measurements: the tables; the last is of single codes.
+    """
+
+    attribute: Attribute
+    widths: tuple[int, ...]
+    measurements: tuple[Measurement, ...]
+
+    @property
+    def single(self) -> Measurement:
+        """The table of single codes."""
+        return self.measurements[-1]
+
+    def grouped(
+        self,
+        domain: Domain,
+        strata: NDArray[np.int64] | None,
+        *,
+        max_deviations: float,
+        cuts: int = MOST_CUTS,
+        shrinks: bool = False,
+    ) -> GroupedColumn:
+        """Return the groups of the codes and their noisy counts: :func:`coarsen` has the arguments."""
+        if len(self.widths) > 1:
+            return _group_nested(self, max_deviations)
+        groups = coarsen(domain, self.attribute, self.single, strata, max_deviations=max_deviations, cuts=cuts)
+        return GroupedColumn(groups, merged_column(groups, self.single, self.attribute, shrinks=shrinks))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedColumn:
+    """The groups of a column, and their noisy counts.
+
+    Attributes:
+        coarsening: the groups of the codes.
+        observation: a noisy count of each group.
+        pieces: of a column with several first tables: its pieces, with missing and unknown values last.
+        piece_groups: the group of each piece.
+    """
+
+    coarsening: Coarsening
+    observation: Observation
+    pieces: Pieces | None = None
+    piece_groups: NDArray[np.int64] | None = None
+
+    def with_tails(self, tables: FirstTables) -> GroupedColumn:
+        """Spread rare groups at the ends of a number as falling tails, and observe their expected counts."""
+        attribute, pieces = tables.attribute, self.pieces
+        if not isinstance(attribute, Integer | Real):
+            return self
+        widths = _cell_widths(attribute)
+        if pieces is None or self.piece_groups is None:
+            counts, variance = tables.single.values.astype(np.float64), variance_of(tables.single)
+            shared, estimates = with_falling_tails(self.coarsening, counts, variance, widths)
+        else:
+            variance, starts = float(np.median(pieces.variances)), np.cumsum(pieces.widths) - pieces.widths
+            cells = np.add.reduceat(widths, starts[starts < attribute.declared])
+            merged = Coarsening(self.piece_groups, pieces.widths.astype(np.float64))
+            shared, estimates = with_falling_tails(merged, pieces.counts, variance, cells)
+            shared = _of_codes(shared, pieces)
+        held, variances = self.observation.counts.copy(), np.array(self.observation.variance)
+        for group, (expected, spread) in estimates.items():
+            held[group], variances[group] = expected, max(spread, _SUREST * variance)
+        return replace(self, coarsening=shared, observation=Observation((attribute.name,), held, variances))
+
+
+def _of_codes(merged: Coarsening, pieces: Pieces) -> Coarsening:
+    """Return groups of codes from groups of pieces; the weight of a piece is spread evenly over its codes."""
+    return Coarsening(np.repeat(merged.groups, pieces.widths), np.repeat(merged.weights / pieces.widths, pieces.widths))
+
+
+def _group_nested(tables: FirstTables, max_deviations: float) -> GroupedColumn:
+    """Return the groups of a column with several first tables, and their counts by all of these."""
+    extra = tables.attribute.size - tables.attribute.declared
+    values = [each.values.astype(np.float64) for each in tables.measurements]
+    variances = [variance_of(each) for each in tables.measurements]
+    ranks = [counts[: len(counts) - extra] for counts in values]
+    pieces = NestedCounts.of_tables(tables.widths, ranks, variances).pieces()
+    runs = merge_pieces(pieces.counts, pieces.variances, pieces.widths.astype(float), max_deviations=max_deviations)
+    weights = 1 / np.array(variances)
+    others = weights @ np.array([counts[len(counts) - extra :] for counts in values]) / weights.sum()
+    every = Pieces(
+        np.concatenate([pieces.widths, np.ones(extra, dtype=np.int64)]),
+        np.concatenate([pieces.counts, others]),
+        np.concatenate([pieces.variances, np.full(extra, 1 / weights.sum())]),
+    )
+    groups = np.concatenate([runs, runs[-1] + 1 + np.arange(extra)])
+    merged = Coarsening(groups, every.widths.astype(np.float64))
+    observed = Observation((tables.attribute.name,), merged.merge(every.counts), merged.merge(every.variances))
+    return GroupedColumn(_of_codes(merged, every), observed, every, groups)
+
+
+def measure_columns(
+    mechanisms: Mechanisms, loss: Epsilon | Rho, shares: Sequence[Fraction], widths: Sequence[tuple[int, ...]]
+) -> list[FirstTables]:
+    """Measure the first tables of all columns, together at ``loss``.
+
+    The tables of a column divide its share equally.
+    """
+    domain = mechanisms.domain
+    questions = [[_grouped(each, width) for width in of] for each, of in zip(domain, widths, strict=True)]
+    parts = [[share / len(of)] * len(of) for share, of in zip(shares, widths, strict=True)]
+    measured = iter(mechanisms.measure([*chain(*questions)], loss, shares=[*chain(*parts)]))
+    return [FirstTables(each, of, tuple(next(measured) for _ in of)) for each, of in zip(domain, widths, strict=True)]
+
+
+def _grouped(attribute: Attribute, width: int) -> Marginal:
+    """Return the question of a column over groups of ``width`` neighbors; missing and unknown values stay apart."""
+    if width == 1:
+        return Marginal((attribute.name,))
+    groups = np.arange(attribute.declared) // width
+    others = groups[-1] + 1 + np.arange(attribute.size - attribute.declared)
+    return Marginal((attribute.name,), groups=((*groups.tolist(), *others.tolist()),))
+
+
+def coarsen(
+    domain: Domain,
+    attribute: Attribute,
+    measurement: Measurement,
+    strata: NDArray[np.int64] | None,
+    *,
+    max_deviations: float,
+    cuts: int = MOST_CUTS,
+) -> Coarsening:
+    """Group the codes of an attribute: neighbors if its values have an order, otherwise rare codes.
+
+    Rare codes are merged along the hierarchy that the domain declares.
+    """
+    counts = measurement.values.astype(np.float64)
+    if isinstance(attribute, Real) and attribute.points:
+        strata = _points_apart(attribute, strata)
+    if isinstance(attribute, Categorical):
+        hierarchy = domain.hierarchy(attribute.name)
+        levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
+        return merge_rare(counts, variance_of(measurement), strata=strata, levels=levels)
+    cells, variance = attribute.declared, variance_of(measurement)
+    return merge_neighbours(counts, variance, cells, max_deviations=max_deviations, strata=strata, cuts=cuts)
+
+
+def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return numbers of codes that are equal only for equal ``strata`` and differ at every point."""
+    before = np.zeros(attribute.size, dtype=np.int64) if strata is None else strata
+    own = np.zeros(attribute.size, dtype=np.int64)
+    points = [code for code in range(attribute.declared) if attribute.is_point(code)]
+    own[points] = 1 + np.arange(len(points))
+    return before * (len(points) + 1) + own
+
+
+def merged_column(groups: Coarsening, measurement: Measurement, attribute: Attribute, *, shrinks: bool) -> Observation:
+    """Sum noisy counts over groups; m codes carry the noise of m cells.  Single categories may shrink."""
+    counts, codes = groups.merge(measurement.values.astype(np.float64)), groups.merge(np.ones(attribute.size))
+    if shrinks and isinstance(attribute, Categorical):
+        counts[codes == 1] = shrunken_column(counts[codes == 1], variance_of(measurement))
+    return Observation((attribute.name,), counts, codes * variance_of(measurement))
+
+
+def _cell_widths(attribute: Integer | Real) -> NDArray[np.float64]:
+    """Return the widths of the declared cells: 0 for points.  An open cell has its typical value in the middle."""
+    if isinstance(attribute, Real):
+        widths = np.diff([attribute.bounds(code) for code in range(attribute.declared)])[:, 0]
+    elif attribute.edges is None:
+        return np.ones(attribute.declared)
+    else:
+        widths = np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
+    if attribute.typical is not None:
+        low, _high = attribute.bounds(attribute.declared - 1)
+        widths[-1] = max(2 * (attribute.typical - low), isinstance(attribute, Integer), widths[-1] * 1e-6)
+    return widths
+
+
+def variance_of(measurement: Measurement) -> float:
+    """Return the variance of the noise on a count."""
+    return max(measurement.noise.variance, LEAST_VARIANCE)

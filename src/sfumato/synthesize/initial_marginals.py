@@ -15,13 +15,11 @@ from functools import reduce
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sfumato.domain import Categorical, Domain, Integer, Real
-from sfumato.domain.attribute import Attribute
+from sfumato.domain import Categorical, Domain
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.count_priors import SHRINKAGE, shrunken_column, shrunken_counts, with_falling_tails
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, MOST_CUTS, Coarsening, Runs
+from sfumato.model.count_priors import SHRINKAGE, shrunken_counts
 from sfumato.model.factor import FloatArray
 from sfumato.model.fitting import Observation, Patience, estimate_total, fit_model
 from sfumato.model.graphical_model import GraphicalModel
@@ -30,6 +28,7 @@ from sfumato.model.noisy_table import NoisyTable, NoisyTotals
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import cell_positions
+from sfumato.synthesize.binning import LEAST_VARIANCE, first_widths, measure_columns, variance_of
 from sfumato.synthesize.budget_allocation import (
     BudgetShare,
     BudgetSplit,
@@ -53,15 +52,14 @@ _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
 LEAST_SHARE = Fraction(1, 10**6)  # minimum share, because the computed share is zero at a huge loss
 _LEAST_PART = Fraction(1, 10**9)  # minimum part of a loss for one step or table
-_SUREST = 1e-2  # minimum variance of an expected tail, relative to the noise; a fit with more certain cells fails
-LEAST_VARIANCE = 1e-6  # minimum variance of a cell: at a huge loss the noise variance is a float zero
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The groups of codes, the noisy tables over them, and the model fitted to these.
 
-    ``tables`` are all noisy tables as measured: one for each of ``measured``, and one of a measured row count.
+    ``tables`` are all noisy tables as measured: one for each of ``measured``, one of a measured row count, and those of
+    very wide columns over groups.
     ``prior_expectations`` are the model's counts of marginals before their measurement.  ``totals`` are the totals of
     the weight of the rows.  ``ordered_groups`` is the number of leading groups of an attribute that are ordered.  If
     ``shrinks`` is False, the model is fitted to noisy counts as they are.  Those of ``sparse`` marginals are replaced
@@ -173,7 +171,7 @@ class Fit:
     def observe(self, measurement: Measurement, runs: Runs | None) -> Observation:
         """Return the observation of a measured marginal."""
         shape = self._shape(names := _attributes(measurement), runs)
-        return Observation(names, measurement.values.astype(np.float64).reshape(shape), _variance(measurement), runs)
+        return Observation(names, measurement.values.astype(np.float64).reshape(shape), variance_of(measurement), runs)
 
     def _shape(self, attributes: tuple[str, ...], runs: Runs | None) -> tuple[int, ...]:
         return tuple(self.coarsenings[name].size for name in attributes) if runs is None else runs.shape
@@ -211,6 +209,21 @@ class OneWayMarginals:
         rest = split.left - cell_positions.share(domain)
         return rest if self.pairs and rows < rows_for_pairs(split, float(rest - share), self.pairs) else share
 
+    def widths(
+        self, domain: Domain, zeros: Sequence[Zeros], deviations: Sequence[float], rows: float
+    ) -> list[tuple[int, ...]]:
+        """Return the codes in a group of each first table of each column: see :func:`first_widths`.
+
+        ``deviations`` are those of the noise on a code.  Columns with impossible cells or named marginals have one
+        table, because their groups have further limits.
+        """
+        return [
+            (1,)
+            if self.as_published or attribute.name in self.cuts or kinds(attribute.name, zeros) is not None
+            else first_widths(attribute, deviation, rows)
+            for attribute, deviation in zip(domain, deviations, strict=True)
+        ]
+
 
 def measure_one_way(
     mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal, columns: OneWayMarginals, *, zeros: Sequence[Zeros]
@@ -225,41 +238,38 @@ def measure_one_way(
         zeros: impossible cells; codes with different impossible cells never share a group.
     """
     domain, count = mechanisms.domain, _count(mechanisms, split, total)
-    row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
+    row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), variance_of(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(row_counts[0].counts))
     visible = [1.0] * len(domain) if columns.as_published else split.column_sizes(domain.shape, rows)
     parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), visible, strict=False)])
-    loss = split.take(columns.share_of(split, domain, total, rows))
-    measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], loss, shares=parts)
-    most = columns.max_group_deviations
-    coarsenings = {
-        attribute.name: coarsen(
-            *(domain, attribute, measurement, kinds(attribute.name, zeros)),
-            max_deviations=most,
-            cuts=columns.cuts.get(attribute.name, MOST_CUTS),
+    share = columns.share_of(split, domain, total, rows)
+    widths = columns.widths(domain, zeros, [split.deviation(float(share * part)) for part in parts], rows)
+    every = measure_columns(mechanisms, split.take(share), parts, widths)
+    grouped = [
+        each.grouped(
+            *(domain, kinds(each.attribute.name, zeros)),
+            max_deviations=columns.max_group_deviations,
+            cuts=columns.cuts.get(each.attribute.name, MOST_CUTS),
+            shrinks=columns.for_children,
         )
-        for attribute, measurement in zip(domain, measurements, strict=True)
-    }
-    observations = [
-        merged_column(coarsenings[each.name], answer, each, shrinks=columns.for_children)
-        for each, answer in zip(domain, measurements, strict=True)
+        for each in every
     ]
-    sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*row_counts, *observations])
-    for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
-        if isinstance(attribute, Integer | Real) and not columns.as_published:
-            coarsenings[attribute.name], observations[index] = _with_tails(
-                attribute, coarsenings[attribute.name], measurement, observations[index]
-            )
+    known = [*row_counts, *(each.observation for each in grouped)]
+    sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total(known)
+    if not columns.as_published:
+        grouped = [each.with_tails(tables) for each, tables in zip(grouped, every, strict=True)]
+    coarsenings = {name: each.coarsening for name, each in zip(domain.names, grouped, strict=True)}
     sizes = {name: groups.size for name, groups in coarsenings.items()}
     model = apply_zeros(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
-    positions = _positions(mechanisms, split, measurements)
-    measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
+    positions = _positions(mechanisms, split, [each.single for each in every])
+    measured = tuple(Measured((each.attribute.name,), each.single.standard_error) for each in every)
     tables = (
         *(_noisy_table(m, [], fresh=True) for m in count),
-        *(_noisy_table(m, [-1], fresh=False) for m in measurements),
+        *(_noisy_table(m, [-1], fresh=False) for each in every for m in each.measurements),
     )
+    observations = tuple(each.observation for each in grouped)
     fitted = fit_model(observations, model)
-    fit = Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, shrinks=not columns.as_published)
+    fit = Fit(coarsenings, observations, fitted, measured, tables, positions, shrinks=not columns.as_published)
     return replace(fit, ordered_groups=_ordered_groups(domain, coarsenings))
 
 
@@ -336,66 +346,6 @@ def one_way_share(split: BudgetSplit, domain: Domain, rows: float) -> float:
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 
 
-def coarsen(
-    domain: Domain,
-    attribute: Attribute,
-    measurement: Measurement,
-    strata: NDArray[np.int64] | None,
-    *,
-    max_deviations: float,
-    cuts: int = MOST_CUTS,
-) -> Coarsening:
-    """Group the codes of an attribute: neighbors if its values have an order, otherwise rare codes.
-
-    Rare codes are merged along the hierarchy that the domain declares.
-    """
-    counts = measurement.values.astype(np.float64)
-    if isinstance(attribute, Real) and attribute.points:
-        strata = _points_apart(attribute, strata)
-    if isinstance(attribute, Categorical):
-        hierarchy = domain.hierarchy(attribute.name)
-        levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
-        return merge_rare(counts, _variance(measurement), strata=strata, levels=levels)
-    cells, variance = attribute.declared, _variance(measurement)
-    return merge_neighbours(counts, variance, cells, max_deviations=max_deviations, strata=strata, cuts=cuts)
-
-
-def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Return numbers of codes that are equal only for equal ``strata`` and differ at every point."""
-    before = np.zeros(attribute.size, dtype=np.int64) if strata is None else strata
-    own = np.zeros(attribute.size, dtype=np.int64)
-    points = [code for code in range(attribute.declared) if attribute.is_point(code)]
-    own[points] = 1 + np.arange(len(points))
-    return before * (len(points) + 1) + own
-
-
-def _with_tails(
-    attribute: Integer | Real, groups: Coarsening, measurement: Measurement, observation: Observation
-) -> tuple[Coarsening, Observation]:
-    """Spread rare groups at the ends as falling tails, and observe their expected counts instead of noisy ones."""
-    widths = _widths(attribute)
-    counts = measurement.values.astype(np.float64)
-    shared, estimates = with_falling_tails(groups, counts, _variance(measurement), widths)
-    held, variances = observation.counts.copy(), np.array(observation.variance)
-    for group, (expected, variance) in estimates.items():
-        held[group], variances[group] = expected, max(variance, _SUREST * _variance(measurement))
-    return shared, Observation(observation.attributes, held, variances)
-
-
-def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
-    """Return the widths of the declared cells: 0 for points.  An open cell has its typical value in the middle."""
-    if isinstance(attribute, Real):
-        widths = np.diff([attribute.bounds(code) for code in range(attribute.declared)])[:, 0]
-    elif attribute.edges is None:
-        return np.ones(attribute.declared)
-    else:
-        widths = np.diff(attribute.edges, append=attribute.maximum + 1).astype(np.float64)
-    if attribute.typical is not None:
-        low, _high = attribute.bounds(attribute.declared - 1)
-        widths[-1] = max(2 * (attribute.typical - low), isinstance(attribute, Integer), widths[-1] * 1e-6)
-    return widths
-
-
 def _count(mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal) -> tuple[Measurement, ...]:
     if isinstance(total, PublicTotal):
         return ()
@@ -410,10 +360,6 @@ def _noisy_table(measurement: Measurement, shape: Sequence[int], *, fresh: bool)
     )
 
 
-def _variance(measurement: Measurement) -> float:
-    return max(measurement.noise.variance, LEAST_VARIANCE)
-
-
 def _attributes(measurement: Measurement) -> tuple[str, ...]:
     assert isinstance(measurement.question, Marginal)
     return measurement.question.attributes
@@ -422,14 +368,6 @@ def _attributes(measurement: Measurement) -> tuple[str, ...]:
 def _cells_of(observation: Observation) -> tuple[Clique, Runs | None, bool]:
     """Return a key that is equal for observations of the same cells."""
     return observation.attributes, observation.runs, observation.weights is not None
-
-
-def merged_column(groups: Coarsening, measurement: Measurement, attribute: Attribute, *, shrinks: bool) -> Observation:
-    """Sum noisy counts over groups; m codes carry the noise of m cells.  Single categories may shrink."""
-    counts, codes = groups.merge(measurement.values.astype(np.float64)), groups.merge(np.ones(attribute.size))
-    if shrinks and isinstance(attribute, Categorical):
-        counts[codes == 1] = shrunken_column(counts[codes == 1], _variance(measurement))
-    return Observation((attribute.name,), counts, codes * _variance(measurement))
 
 
 CLEAR = 2.0

@@ -6,7 +6,7 @@ All figures depend on the domain, the workload and the loss.  No row is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
@@ -25,13 +25,13 @@ from sfumato.synthesize.budget_allocation import (
     refuse_wrong_total,
     rows_for_pairs,
 )
-from sfumato.synthesize.initial_marginals import count_share, one_way_share
+from sfumato.synthesize.initial_marginals import OneWayMarginals, count_share, one_way_share
 from sfumato.synthesize.methods.batched import SCORES, least_pairs
 from sfumato.synthesize.synthesis_method import SynthesisMethod, Task
 from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
 from sfumato.workload.counting_queries import Marginals, Workload, all_marginals
-from sfumato.workload.named_marginals import MOST_NAMED, TargetMarginals, named_marginals
+from sfumato.workload.named_marginals import MOST_NAMED, TargetMarginals, most_cuts, named_marginals
 
 _PAIRS = "pairs of columns"
 _LISTED = 8  # columns in a sentence
@@ -149,8 +149,8 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     if planned.expected_error is not None:
         notes = () if taken.name == "independent" else _on_other_columns(domain, task.workload)
         return Preview(taken.name, dict(planned.expected_error), {}, rows=rows, notes=notes)
-    figures = _of_columns_and_pairs(domain, task, taken.name, rows)
-    notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task, figures.columns))
+    figures, widths = _of_columns_and_pairs(domain, task, taken.name, rows)
+    notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task, widths, figures.columns))
     return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of, notes=notes)
 
 
@@ -173,10 +173,12 @@ def _on_large_marginals(workload: Marginals, method: SynthesisMethod) -> tuple[s
     )
 
 
-def _on_wide_columns(domain: Domain, task: Task, columns: Mapping[str, int]) -> tuple[str, ...]:
-    """Say which columns have so many cells that noise outweighs the table, or that few groups of cells remain.
+def _on_wide_columns(
+    domain: Domain, task: Task, widths: Mapping[str, tuple[int, ...]], columns: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Say which columns have so many cells that noise outweighs the table, and which are measured in groups too.
 
-    The noise of all cells of a column adds up to the error of one cell times the root of their number.
+    The noise of all cells of a table adds up to the error of one cell times the root of their number.
     """
     rows = assumed_rows(task.total)
     visible = BudgetSplit(task.loss.divisible, contribution(domain).rows).column_sizes(domain.shape, rows)
@@ -184,10 +186,18 @@ def _on_wide_columns(domain: Domain, task: Task, columns: Mapping[str, int]) -> 
     for attribute, groups in zip(domain, visible, strict=True):
         cells, table = f"{attribute.size:,} cells of {attribute.name}", f"a table of {pluralize(rows, 'row')}"
         edges = f"declare edges in the domain for about {pluralize(round(groups), 'cell')}"
-        noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(attribute.size)
+        counts = [-(-attribute.size // width) for width in widths[attribute.name]]  # of the groups of each table
+        noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(counts[0])
         if attribute.size > _MANY and noise > _MOST_NOISE * rows:
             notes.append(
                 f"the noise of all {cells} outweighs {table}, so the released values may lie anywhere; {edges}"
+                if len(counts) == 1
+                else f"the noise of {counts[0]:,} groups of the {cells} outweighs {table}; {edges}"
+            )
+        elif len(counts) > 1:
+            notes.append(
+                f"the {cells} are also measured in {len(counts) - 1} tables of {counts[0]:,} to {counts[-2]:,} groups "
+                f"of neighbors, because the noise of single cells adds up in {table}"
             )
         elif attribute.size > MOST_CUTS:
             notes.append(f"the {cells} are joined to at most about {round(groups):,} groups in {table}")
@@ -200,8 +210,22 @@ def _others(domain: Domain, workload: Marginals) -> int:
     return min(len(targets.pairs.keys() - targets.named.keys()), len(domain) - 1)
 
 
-def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:
-    """Return the errors of a method that measures all columns first, then at least a tree of pairs.
+def _first_widths(domain: Domain, task: Task, method: str, deviations: Sequence[float]) -> dict[str, tuple[int, ...]]:
+    """Return the codes in a group of each first table of each column; ``deviations`` are of the noise on a code."""
+    named = named_marginals(task.marginals(), domain) if method == "batched" else {}
+    options = OneWayMarginals(
+        cuts=most_cuts(domain, named, cells=task.limits.cells, marginal=task.limits.marginal),
+        as_published=method == "aim",
+    )
+    widths = options.widths(domain, task.zeros, deviations, assumed_rows(task.total))
+    return dict(zip(domain.names, widths, strict=True))
+
+
+def _of_columns_and_pairs(
+    domain: Domain, task: Task, method: str, rows: int | None
+) -> tuple[Preview, dict[str, tuple[int, ...]]]:
+    """Return the errors of a method that measures all columns first, then at least a tree of pairs, and the widths of
+    the groups of its first tables.
 
     The shares of the loss are those of ``batched``.  Similar methods divide it nearly alike.
     """
@@ -218,13 +242,16 @@ def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | N
     def error(share: float) -> int:
         return math.ceil(min(_DEVIATIONS * split.deviation(share), largest))
 
-    shares = zip(domain.names, split.shares(split.column_sizes(domain.shape, assumed_rows(task.total))), strict=True)
-    return Preview(
+    parts = split.shares(split.column_sizes(domain.shape, assumed_rows(task.total)))
+    widths = _first_widths(domain, task, method, [split.deviation(columns * float(part)) for part in parts])
+    tables = {name: columns * float(part) / len(widths[name]) for name, part in zip(domain.names, parts, strict=True)}
+    figures = Preview(
         method,
         {},
-        {name: error(columns * float(share)) for name, share in shares},
+        {name: error(share) for name, share in tables.items()},
         pair=error(rest * float(1 - SCORES) / max(pairs, _others(domain, task.marginals()))) if pairs else None,
         rows_for_pairs=needed,
         rows=rows,
         of="named marginals" if named_marginals(task.marginals(), domain) else _PAIRS,
     )
+    return figures, widths

@@ -107,10 +107,12 @@ class MeasuredColumn:
     Attributes:
         first: the table whose noise decided on the groups; None if nothing was grouped by noise.
         later: tables whose groups were fixed before they were measured, finest first.
+        nested: first tables of a very wide column over nested groups of values, which are public.
     """
 
     first: PooledMarginal | None
     later: tuple[PooledMarginal, ...]
+    nested: tuple[PooledMarginal, ...] = ()
 
     @property
     def deviation(self) -> float:
@@ -127,6 +129,9 @@ class MeasuredColumn:
         The second condition is left out for runs that the later tables do not know.  So each true count is missed with
         at most 5 %, however groups were formed.  The splits depend on the count and on the size of noise alone.
 
+        The noise of nested first tables decided on groups as well.  A run of complete nested groups is answered by the
+        first tables alone.  Which of them know it is public, so their pooled noise needs no splits.
+
         Without a first table, the interval of a run of incomplete groups goes from the sum of its complete groups to
         the sum of all groups that it touches.
         """
@@ -141,12 +146,14 @@ class MeasuredColumn:
 
     @property
     def _tables(self) -> tuple[PooledMarginal, ...]:
-        return self.later if self.first is None else (self.first, *self.later)
+        return self.later if self.first is None else (self.first, *self.nested, *self.later)
 
     def _alike_intervals(self, sums: Sequence[_RunSums], simultaneous: int) -> tuple[FloatArray, FloatArray]:
         """Return the ends of intervals of runs that have equally many groups in each table."""
-        known = [each.counts for each in sums if each.complete]
-        if self.first is not None and sums[0].complete:
+        firsts = [each.counts for each in sums[: 1 + len(self.nested)] if each.complete]
+        public = self.first is not None and len(firsts) > 1
+        known = firsts if public else [each.counts for each in sums if each.complete]
+        if self.first is not None and sums[0].complete and not public:
             return _split_intervals(known, _SPLITS if self.later else _FIRST_ONLY, simultaneous)
         if not known:
             return sums[0].ends(simultaneous)
@@ -175,7 +182,8 @@ class _RunSums:
     def of_table(table: PooledMarginal, runs: NDArray[np.int64], size: int) -> _RunSums:
         """Sum the counts of a table of one attribute over runs of codes: ``runs`` has a number per code."""
         (groups,) = table.groups
-        (run, group), codes = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
+        keys, codes = np.unique(runs * table.counts.size + groups, return_counts=True)
+        run, group = np.divmod(keys, table.counts.size)
         inside = codes == np.bincount(groups)[group]
         counts = table.counts[group].astype(np.float64)
         inner = np.bincount(run[inside], weights=counts[inside], minlength=size)
@@ -248,7 +256,9 @@ def measured_column(tables: Sequence[NoisyTable], name: str, domain: Domain) -> 
         return MeasuredColumn(None, (best,))
     first = None if all(fresh for fresh, _ in held) or never_grouped((name,), domain) else best
     later = [table for fresh, table in held if fresh or first is None]
-    return MeasuredColumn(first, tuple(sorted(later, key=lambda each: (-each.counts.size, each.deviation))))
+    nested = [] if first is None else [one for fresh, one in held if not fresh and one.counts.size < first.counts.size]
+    ranked = tuple(sorted(later, key=lambda each: (-each.counts.size, each.deviation)))
+    return MeasuredColumn(first, ranked, tuple(nested))
 
 
 @dataclass(frozen=True, eq=False)

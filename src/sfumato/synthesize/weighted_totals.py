@@ -24,8 +24,9 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation
 from sfumato.model.noisy_table import NoisyTotals
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.binning import LEAST_VARIANCE
 from sfumato.synthesize.budget_allocation import BudgetSplit
-from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit
+from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.marginal_selection import Table, coarsened_marginals
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.interface import Mechanisms

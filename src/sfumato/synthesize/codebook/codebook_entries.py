@@ -102,7 +102,8 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
 def _column(model: Model, index: int, codes: CodeArray, scale: _Scale) -> ColumnEntry:
     domain, attribute = model.domain, model.domain.attributes[index]
     counts = occurrences(codes[:, index], attribute.size)
-    runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
+    most = max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain)))
+    runs, labels = _runs(attribute, counts, most, _first_widths(model, attribute.name))
     rows = np.bincount(runs, weights=counts).astype(np.int64)
     name = attribute.name
     measured = measured_column(model.tables, name, domain)
@@ -182,10 +183,19 @@ def _groups(
     return tuple(entries), {group: place for place, group in enumerate(several.tolist())}
 
 
-def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], list[str]]:
+def _first_widths(model: Model, name: str) -> list[int]:
+    """Return the codes in a group of the tables over nested groups of a wide column."""
+    tables = [table for table in model.tables if table.attributes == (name,) and not table.fresh]
+    return [table.groups[0].count(0) for table in tables if table.groups[0] is not None]
+
+
+def _runs(
+    attribute: Attribute, counts: NDArray[np.int64], most: int, widths: Sequence[int]
+) -> tuple[NDArray[np.int64], list[str]]:
     """Return a number for each code, equal for codes that are listed together, and the labels of these numbers.
 
     If there are more values than ``most``, neighbors of a number are listed together, or the rarest values of a list.
+    Neighbors are complete groups of a table over groups of ``widths`` codes, so that this table knows their count.
     """
     if attribute.size <= most:
         return np.arange(attribute.size), list(attribute.labels())
@@ -195,7 +205,9 @@ def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[N
         runs[listed_codes] = np.arange(len(listed_codes))
         return runs, [*map(attribute.label, listed_codes.tolist()), f"({attribute.size - len(listed_codes)} others)"]
     extra_cells = attribute.size - attribute.declared  # missing and unknown values
-    width = -(-attribute.declared // (most - extra_cells))
+    least = -(-attribute.declared // (most - extra_cells))
+    step = max((width for width in widths if width <= least), default=1)
+    width = -(-least // step) * step
     runs = np.arange(attribute.declared) // width
     starts = range(0, attribute.declared, width)
     ends = [min(start + width, attribute.declared) - 1 for start in starts]

@@ -18,9 +18,10 @@ from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, Linke
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.binning import coarsen, merged_column
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import Fit, coarsen, merged_column
+from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.linked.child_measures import DerivedMeasures
 from sfumato.synthesize.linked.next_child import (
     SEEN,

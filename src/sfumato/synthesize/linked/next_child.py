@@ -23,9 +23,10 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.synthesize.binning import coarsen, merged_column
 from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.initial_marginals import LEAST_SHARE, Fit, coarsen, merged_column, one_way_share
+from sfumato.synthesize.initial_marginals import LEAST_SHARE, Fit, one_way_share
 from sfumato.synthesize.linked.child_dates import out_of_order_groups, ranks
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.synthesize.marginal_selection import (
