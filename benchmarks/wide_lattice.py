@@ -204,8 +204,8 @@ whole command, from CSV to CSV.
 |---|---:|---:|---:|---:|---:|
 """
 DRAWN_READING = """
-Mondrian misses its goal of 20 CPU seconds for a million rows, on this busy machine. k-member takes eight times as long
-for ten times the rows, so a million would take more than eight minutes.
+Both meet their goals on a busy machine: 20 CPU seconds for a million rows of Mondrian, and 60 for 100,000 rows of
+k-member. k-member takes eight times as long for ten times the rows, so a million would take about eight minutes.
 """
 
 

@@ -218,6 +218,9 @@ def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Pat
         raise TableError(message, culprit=schema) from None
 
 
+BLOCK_BYTES = 1 << 23  # of a CSV file read back: each block repeats the distinct labels
+
+
 def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the text columns ``names`` of a written file, in batches."""
     if path.suffix == ".parquet":
@@ -233,7 +236,8 @@ def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         include_columns=list(names), column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
     lines = csv.ParseOptions(newlines_in_values=True)  # a raw column may hold any text
-    with csv.open_csv(path, parse_options=lines, convert_options=options) as reader:
+    blocks = csv.ReadOptions(block_size=BLOCK_BYTES)
+    with csv.open_csv(path, read_options=blocks, parse_options=lines, convert_options=options) as reader:
         yield from reader
 
 

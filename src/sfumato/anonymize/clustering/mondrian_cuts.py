@@ -5,7 +5,7 @@ The variants differ only in their cutter.
 
 For large tables, greedy cuts of all regions of one depth are made at once, with the same result.  A region is then a
 run in one list of tuples.  A cut divides its run in two, the low side first.  For each attribute, the tuples are sorted
-within their regions, and running extremes give the boxes on both sides of every cut.
+within their regions, and running extremes of their positions give the boxes on both sides of every cut.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _nonempty(tuples: Integers, rows: Integers) -> Region:
     return Region(tuples[rows > 0], rows[rows > 0])
 
 
-CHUNK = 1 << 16  # tuples processed together, or one region if it has more
+CHUNK = 1 << 15  # tuples processed together, or one region if it has more
 
 
 def greedy_partition(space: Space, *, least: int) -> Partition:
@@ -235,24 +235,66 @@ def greedy_partition(space: Space, *, least: int) -> Partition:
     return Partition(tuples, np.repeat(np.arange(len(final)), np.diff(bounds)), space.counts[tuples])
 
 
-Shifts = tuple[Integers, Integers]  # what lifts the ranks of a region beyond those of earlier, and of later regions
-
-
 @dataclass(frozen=True, eq=False)
-class _Cuts:
-    """Possible cuts of sorted tuples in ``regions``: each ``after`` a tuple, in a region from ``first`` to ``last``."""
+class _Regions:
+    """Tuples in regions, sorted within their regions by each attribute.
 
-    after: Integers
+    For each attribute, ``orders`` has the tuples in sorted order, ``ranks`` the sorted ranks, and ``places`` the
+    position of each tuple in this order.  Region ``region[p]`` has the positions from ``first[p]`` to ``last[p]``.
+    """
+
     region: Integers
     first: Integers
     last: Integers
-    regions: int
+    orders: list[Integers]
+    ranks: list[Integers]
+    places: list[NDArray[np.int32]]  # short integers take half of the time
+    largest: int  # tuples of the largest region
 
-    @staticmethod
-    def of_tuples(after: Integers, region: Integers, sizes: Integers) -> _Cuts:
-        """Return the cuts after these positions, given the region of each tuple and the sizes of the regions."""
-        at, ends = region[after], np.cumsum(sizes)
-        return _Cuts(after, at, (ends - sizes)[at], ends[at] - 1, len(sizes))
+    @classmethod
+    def sort(cls, space: Space, points: Integers, sizes: Integers) -> _Regions:
+        """Sort points, shape ``(quasi, tuples)``, that lie in regions of the given sizes."""
+        region, ends = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes)
+        orders = [np.argsort(region * size + column) for column, size in zip(points, space.sizes.tolist(), strict=True)]
+        places = [np.empty(len(region), dtype=np.int32) for _ in orders]
+        for place, order in zip(places, orders, strict=True):
+            place[order] = np.arange(len(region), dtype=np.int32)
+        ranks = [column[order] for column, order in zip(points, orders, strict=True)]
+        first, last = np.repeat(ends - sizes, sizes), np.repeat(ends - 1, sizes)
+        return cls(region, first, last, orders, ranks, places, int(sizes.max()))
+
+    def boxes(self, attribute: int, sorted_by: int, after: Integers) -> tuple[Integers, Integers]:
+        """Return the least and greatest ranks of an attribute on both sides of cuts, each of shape ``(2, cuts)``.
+
+        Args:
+            attribute: the attribute of the ranks.
+            sorted_by: the attribute that is cut.
+            after: positions in its order; the low side of each cut ends there.
+        """
+        ranks, first, last = self.ranks[attribute], self.first[after], self.last[after]
+        if attribute == sorted_by:
+            return ranks[np.stack([first, after + 1])], ranks[np.stack([after, last])]
+        place = self.places[attribute][self.orders[sorted_by]]
+        opposite = (self.first + self.last).astype(np.int32) - place  # positions in the falling order
+        both, end = np.stack([place, opposite]), len(place) - 1
+        before = self._running_maxima(both).take(after, axis=1)
+        beyond = end - self._running_maxima(end - both[:, ::-1]).take(end - 1 - after, axis=1)
+        low = np.stack([first + last - before[1], beyond[0]])
+        high = np.stack([before[0], first + last - beyond[1]])
+        return ranks[low], ranks[high]
+
+    def _running_maxima(self, places: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the greatest of the places up to each position of its region, along the last axis.
+
+        Every place in a region is beyond all places in earlier ones, so a maximum may also run over earlier regions.
+        Doubling the length of the run is faster than ``np.maximum.accumulate``, which compares one by one.
+        """
+        length = 1
+        while length < self.largest:
+            longer = places.copy()
+            np.maximum(longer[:, length:], places[:, :-length], out=longer[:, length:])
+            places, length = longer, 2 * length
+        return places
 
 
 def _cut(
@@ -260,25 +302,23 @@ def _cut(
 ) -> tuple[Integers, Integers]:
     """Cut regions.  Return their tuples, low sides first, and the size of each low side (0: not cut)."""
     regions = len(sizes)
-    region = np.repeat(np.arange(regions), sizes)
     points: Integers = np.stack([column[tuples] for column in space.points.T])  # (quasi, tuples), each in one piece
-    counts = space.counts[tuples]
+    held = _Regions.sort(space, points, sizes)
+    region, counts = held.region, space.counts[tuples]
     total = np.bincount(region, weights=counts, minlength=regions).astype(np.int64)
-    shifts = [(region * size, (regions - 1 - region) * size) for size in space.sizes.tolist()]
     best = np.full(regions, np.inf)
     attribute, rank = np.zeros(regions, dtype=np.int64), np.zeros(regions, dtype=np.int64)
     for number, cells in enumerate(levels):
-        order = np.argsort(region * int(space.sizes[number]) + points[number])
-        here = points[number][order]
+        here = held.ranks[number]
         after = _allowed(here, region, sizes, cells)
-        before = np.cumsum(counts[order])[after] - (np.cumsum(total) - total)[region[after]]
+        before = np.cumsum(counts[held.orders[number]])[after] - (np.cumsum(total) - total)[region[after]]
         large = (before >= least) & (total[region[after]] - before >= least)
         after, before = after[large], before[large]
         if not len(after):
             continue
         sides = np.stack([before, total[region[after]] - before])
-        cuts = _Cuts.of_tuples(after, region, sizes)
-        losses = (sides * _costs(space, points[:, order], number, shifts, cuts)).sum(axis=0)
+        costs = [space.pairs(other, *held.boxes(other, number, after)) for other in range(len(points))]
+        losses = (sides * space.total(np.stack(costs))).sum(axis=0)
         first = np.flatnonzero(np.diff(region[after], prepend=-1))
         lowest = np.minimum.reduceat(losses, first)
         ties = losses == np.repeat(lowest, np.diff(first, append=len(losses)))
@@ -286,40 +326,19 @@ def _cut(
         better = lowest < best[each]
         each, at = each[better], np.flatnonzero(ties)[at[better]]
         best[each], attribute[each], rank[each] = lowest[better], number, here[after[at]]
-    low = np.isfinite(best)[region] & (points[attribute[region], np.arange(len(region))] <= rank[region])
-    # a region without a cut stays unchanged: all of it is on its high side
+    cut_rank = np.where(np.isfinite(best), rank, -1)  # a region without a cut stays unchanged: all is on its high side
+    low = points[attribute[region], np.arange(len(region))] <= cut_rank[region]
     order = np.lexsort((~low, region))
     return tuples[order], np.bincount(region, weights=low, minlength=regions).astype(np.int64)
 
 
 def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers) -> Integers:
-    """Return the positions after which a region may be cut: between ranks, and between cells of its level."""
+    """Return the positions after which a region may be cut: between cells of its level."""
     ends = np.cumsum(sizes)
     first, last = ranks[ends - sizes], ranks[ends - 1]
     apart: NDArray[np.bool_] = cells[:, first] != cells[:, last]  # (levels, regions), from the top
-    level = apart.argmax(axis=0)[region[:-1]]
-    between = (region[1:] == region[:-1]) & (ranks[1:] != ranks[:-1])
-    return np.flatnonzero(between & (cells[level, ranks[:-1]] != cells[level, ranks[1:]]))
-
-
-def _costs(space: Space, points: Integers, sorted_by: int, shifts: Sequence[Shifts], cuts: _Cuts) -> Reals:
-    """Return the loss of a row on both sides of each cut, shape ``(2, cuts)``, for points sorted by one attribute."""
-    after, at = cuts.after, cuts.region
-    low: Integers = np.empty((2, len(after)), dtype=np.int64)
-    high, costs = np.empty_like(low), np.empty((*low.shape, len(points)))
-    for number, (column, size, (up, down)) in enumerate(zip(points, space.sizes.tolist(), shifts, strict=True)):
-        if number == sorted_by:
-            low[0], high[0] = column[cuts.first], column[after]
-            low[1], high[1] = column[after + 1], column[cuts.last]
-        else:
-            # extremes run across regions, but each region starts beyond the values of all earlier ones
-            above, below = at * size, (cuts.regions - 1 - at) * size
-            high[0] = np.maximum.accumulate(column + up)[after] - above
-            low[0] = above - np.maximum.accumulate(up - column)[after]
-            high[1] = np.maximum.accumulate((column + down)[::-1])[::-1][after + 1] - below
-            low[1] = below - np.maximum.accumulate((down - column)[::-1])[::-1][after + 1]
-        costs[..., number] = space.pairs(number, low, high)
-    return np.asarray(costs.sum(axis=-1))  # added as in Space.cost, so that ties are equal
+    here = cells[apart.argmax(axis=0)[region], ranks]
+    return np.flatnonzero((region[1:] == region[:-1]) & (here[1:] != here[:-1]))
 
 
 def _numbered_runs(sizes: Integers) -> Integers:

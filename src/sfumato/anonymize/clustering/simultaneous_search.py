@@ -97,7 +97,8 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
         rng: random numbers of the search.
         deadline: on the monotonic clock; the first division is made in any case.
     """
-    division = best = first_division(space, k)
+    division = first_division(space, k)
+    best, least = division, division.loss(space)
     costs = JoinCosts(space)
     rounds = Rounds(space, costs, k, rng)
     for dissolved, threshold in zip(DISSOLVED, THRESHOLDS, strict=True):
@@ -107,9 +108,11 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
             if monotonic() > deadline:
                 return best.groups(), True
             division = rounds.regrown(division, most=dissolved)
-            best = min(best, division, key=lambda each: each.loss(space))
+            if (loss := division.loss(space)) < least:
+                best, least = division, loss
         division = swapped(division, costs, k=k, swaps=Swaps(SWAPS * effort, threshold, deadline), rng=rng)
-        best = min(best, division, key=lambda each: each.loss(space))
+        if (loss := division.loss(space)) < least:
+            best, least = division, loss
     return best.groups(), SWAPS * effort > 0 and monotonic() > deadline  # the deadline also ends the last swaps
 
 
