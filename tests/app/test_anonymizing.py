@@ -299,6 +299,32 @@ def test_a_criterion_that_cannot_be_is_refused_without_a_note(workspace: Path, c
     assert "Note" not in refused
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--quasi", "nope"), "'nope'"),
+        (("--quasi", "age,town", "--keep", "nope"), "The table has no column 'nope'"),
+        (("--quasi", "age,town", "--keep-anyway", "nope"), "The table has no column 'nope'"),
+        (("--quasi", "age", "--criterion", "distinct-diversity:l=2,sensitive=nope"), "'nope'"),
+    ],
+)
+def test_a_column_that_does_not_exist_is_refused_before_the_rows_are_read(
+    workspace: Path, options: tuple[str, ...], message: str
+) -> None:
+    ledger = ("--create", "--limit", "1", "--ledger", "other.ledger")
+    anonymize(workspace, "--k", "3", "--out", "k3.csv", "--recoding", "recoding.yaml")
+    before = files(workspace)
+    asked = [("anonymize", "people.csv", "--k", "3", *options)]
+    if options[2:] and "--criterion" not in options:
+        asked.append(("apply", "recoding.yaml", "people.csv", *options[2:]))
+    for command in asked:
+        refused = sfumato(*command, "--out", "out.csv", *ledger, cwd=workspace, code=2).stderr
+        assert message in refused.splitlines()[-1]
+        assert ("Reading" in refused) == message.startswith("The table")  # only its header is read then
+        assert "Searching" not in refused
+    assert files(workspace) == before
+
+
 def test_a_missing_ledger_is_reported_before_the_search(workspace: Path) -> None:
     before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")

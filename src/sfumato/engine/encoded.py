@@ -106,6 +106,14 @@ class EncodedStore(Protocol):
         ...
 
 
+def refuse_missing(table: ProtectedTable, columns: Sequence[str]) -> None:
+    """Refuse columns that the table does not have; read no row."""
+    known = {column.name for column in table.schema()}
+    for column in columns:
+        if column not in known:
+            raise TableError(f"the table has no column {column!r}", culprit=column)
+
+
 class LaterStore:
     """A store that is made when its rows are first counted; before that, none of its facts depends on a row."""
 
@@ -318,10 +326,7 @@ class EncodedRows:
 
     def refuse_missing(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have; read no row."""
-        known = {column.name for column in self.table.schema()}
-        for column in columns:
-            if column not in known:
-                raise TableError(f"the table has no column {column!r}", culprit=column)
+        refuse_missing(self.table, columns)
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
         """Yield the encoded rows in batches of codes, with one column per attribute."""

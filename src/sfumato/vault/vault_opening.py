@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain, load
+from sfumato.engine.encoded import refuse_missing
 from sfumato.engine.open import open_table
 from sfumato.engine.table_files import Content
 from sfumato.errors import LedgerError
@@ -88,14 +90,18 @@ def open_vault_later(
     ledger: Ledger,
     analyst: str | None = None,
     new_version: bool = False,
+    raw: Sequence[str] = (),
 ) -> Vault:
     """Open a protected table whose ledger is opened by its first release, and created then if necessary.
 
     Raises:
+        TableError: the table lacks a ``raw`` column.  Its rows are not read then.
         VersionError: the table differs from the last version, and ``new_version`` is not set.
     """
     described = _accepted(domain)
-    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
+    opened = open_table(table, csv=described.csv)
+    refuse_missing(opened, raw)
+    encoded, content = opened.encode_with_content(described)
     ledger.declare_later(content, new=new_version)
     return Vault(encoded, ledger, ledger.version, analyst=analyst, content=content)
 

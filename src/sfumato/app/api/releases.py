@@ -384,13 +384,15 @@ class Anonymization:
             raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
 
     def check_columns(self, domain: Domain) -> None:
-        """Refuse criteria whose sensitive attribute cannot be one, before any row is read.
+        """Refuse quasi-identifiers and sensitive attributes that cannot be one, before any row is read.
 
         Raises:
-            SfumatoError: a quasi-identifier, or no attribute of the domain.
+            SfumatoError: no attribute of the domain, or one that is both.
         """
         from sfumato.anonymize.release.request import check_columns
 
+        for each in self.quasi:
+            domain.index(each.name)
         check_columns(self.criteria, [each.name for each in self.quasi], domain)
 
     def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:

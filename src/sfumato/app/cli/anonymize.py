@@ -168,14 +168,14 @@ def anonymize(options: AnonymizeOptions) -> None:
     if options.html is not None:
         require("plots", "a report page")
     ready(out, overwrite=overwrite)
-    published = {*names(options.keep), *(options.keep_anyway or [])}
-    refuse_raw(options.rows_of.view, published - set(names(options.quasi)))
+    raw = {*names(options.keep), *(options.keep_anyway or [])} - set(names(options.quasi))
+    refuse_raw(options.rows_of.view, raw)
     source = _source(options.table, options.domain, options.rows_of, options.journal)
     inputs = [*source.files(), options.rows_of.view]
     refuse_clashes([out, options.recoding, options.html], inputs=inputs, overwrite=overwrite)
-    request = options.request()
-    vault = source.vault()
-    request.check_columns(vault.domain)
+    request, described = options.request(), source.described()
+    request.check_columns(described)
+    vault = source.vault(described, raw=sorted(raw))
     for each in request.criteria:
         if each.sensitive is not None and each.sensitive not in request.kept_names:
             print_message(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
@@ -328,11 +328,14 @@ def apply(
     from sfumato.app.api.releases import kept_columns
 
     ready(out, overwrite=overwrite)
-    refuse_raw(rows_of.view, [*names(keep), *(keep_anyway or [])])
+    raw = [*names(keep), *(keep_anyway or [])]
+    refuse_raw(rows_of.view, raw)
     source = _source(table, domain, rows_of, journal)
     refuse_clashes([out], inputs=[recoding, rows_of.view, *source.files()], overwrite=overwrite)
-    saved = methods.load_recoding(recoding)
-    vault = source.vault()
+    saved, described = methods.load_recoding(recoding), source.described()
+    for name in saved.quasi:
+        described.index(name)
+    vault = source.vault(described, raw=raw)
     with working("Rewriting"):
         release = methods.apply(vault, saved, keep=kept_columns(names(keep), keep_anyway or []))
     release.write(out, overwrite=overwrite)

@@ -168,10 +168,10 @@ class Source:
 
         return load(self.domain) if self.view is None else self.view.domain
 
-    def vault(self, described: Domain | None = None) -> Vault:
+    def vault(self, described: Domain | None = None, *, raw: Sequence[str] = ()) -> Vault:
         """Open the table.  Its release opens the ledger, or creates it.
 
-        ``described`` is the domain if it was already read.
+        ``described`` is the domain if it was already read.  ``raw`` are columns that the table must have.
         """
         from sfumato.engine.table_files import redacted_source
         from sfumato.vault.vault_opening import open_vault_later
@@ -186,6 +186,7 @@ class Source:
                 ledger=ledger,
                 analyst=self.journal.analyst,
                 new_version=self.journal.new_version,
+                raw=raw,
             )
 
     def schema(self, schema: Schema) -> SchemaVault:
