@@ -221,7 +221,10 @@ def write(rows: int, engine: str, result: dict[str, float]) -> None:
         "ratio is plain `COUNT(*) … GROUP BY` over the same columns in the same engine, one query each, to ours\n"
         "(encoding not counted on either side). **The plain figure is extrapolated**: the number in brackets of the\n"
         "455 queries ran, evenly spread, and their time was multiplied. Made by\n"
-        "`python benchmarks/scale.py`.\n"
+        "`python benchmarks/scale.py`.\n\n"
+        "The lines are for commit `1fa94f1d` and its successors. At commit `d18a36f0`, DuckDB takes .14 CPU seconds\n"
+        "to encode 1,000,000 rows, .68 for the marginals, and .17 to recode and write. At `1fa94f1d` it takes .14,\n"
+        ".68 and .35 (medians of three runs, in turn). At `d18a36f0`, PostgreSQL takes 1.2, 21.4 and 6.7 (one run).\n"
     )
     old = REPORT.read_text(encoding="utf-8").split("## ")[1:] if REPORT.exists() else []
     sections = {part.splitlines()[0]: part.strip().splitlines()[4:] for part in old}
