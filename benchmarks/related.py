@@ -176,16 +176,16 @@ columns of trips and of Oregon worse in simulations. 1.5 times the share for col
 homes .004 nearer, but siblings of the 76,516 households were .005 farther (standard error .002, three seeds).
 
 Pooling single columns over the places of children gains nothing either. All children after the first already share
-one table. The first truly differs from them, by .10 to .80 in all columns of homes and trips but two. The columns of
+one table. The first child differs from them by .10 to .80 in all but two columns of homes and trips. The columns of
 later children were moved towards those of the first, as far as noise explains the difference (James and Stein 1961).
 Cross pairs changed by -.0001 ± .0003 in homes and .0000 ± .0002 in trips over 20 seeds, paired. Sibling pairs of visits
 changed by -.0012 ± .0010 over 12 seeds. With smaller variances for moved columns, cross pairs of trips were .0011 ±
 .0005 worse over 20 seeds and .0013 ± .0006 better over 24 fresh ones. Sibling pairs of visits were .0005 ± .0015 better
 over six fresh seeds. A model of later children that begins with the ties within the first made pairs of columns of
-trips .005 ± .002 worse over 12 seeds. Rows that weigh the same up to one or up to four later children per unit,
-instead of two, made cross pairs of homes .0034 ± .0008 and .0042 ± .0006 worse.
+trips .005 ± .002 worse over 12 seeds. If the rows of up to one or four later children per unit weigh the same, instead
+of two, cross pairs of homes are .0034 ± .0008 and .0042 ± .0006 worse.
 
-Better single columns are not enough for .6 of dealt children. With eight times their loss, added at no cost to other
+Better single columns alone do not reach .6 of dealt children. With eight times their loss, added at no cost to other
 tables, cross pairs are .66 of dealt children in homes and .55 in trips, and sibling pairs .67 and .84 (eight seeds).
 """
 
