@@ -218,7 +218,7 @@ def write_batches(batches: Iterator[pa.RecordBatch], schema: pa.Schema, out: Pat
         raise TableError(message, culprit=schema) from None
 
 
-BLOCK_BYTES = 1 << 23  # of a CSV file read back: each block repeats the distinct labels
+BLOCK_BYTES = 1 << 23  # bytes of a block of a CSV file; larger blocks repeat fewer labels
 
 
 def read_labels(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -350,8 +350,9 @@ class Runs:
         return table
 
     def visible(self, table: NDArray[np.float64], least: float) -> int:
-        """Return the number of runs with at least ``least`` people, rounded; others count in part.  The result is at
-        least one.
+        """Return the rounded number of cells over runs with at least ``least`` people; other cells count in part.
+
+        The result is at least one.
 
         >>> import numpy as np
         >>> Runs(((0, 2), (0, 1)), (3, 2)).visible(np.array([[4.0, 1.0], [2.0, 1.0], [0.0, 9.0]]), 4.0)

@@ -204,7 +204,7 @@ class GroupedColumn:
     Attributes:
         coarsening: the groups of the codes.
         observation: a noisy count of each group.
-        pieces: of a column with several first tables: its pieces, with missing and unknown values last.
+        pieces: the pieces of a column with several first tables, with missing and unknown values last.
         piece_groups: the group of each piece.
     """
 

@@ -133,7 +133,7 @@ def size_limits(limits: SizeLimits | None) -> SizeLimits:
 
 @dataclass(frozen=True)
 class Table:
-    """A marginal that may be measured over runs of neighboring groups, and its cells without expected people."""
+    """A marginal that may be measured over runs of neighboring groups; the noise of ``hidden`` cells does not count."""
 
     attributes: Clique
     runs: Runs
@@ -467,9 +467,9 @@ def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Tab
 
 
 def with_visible_cells(fit: Fit, deviation: float, tables: Iterable[Table]) -> list[Table]:
-    """Return the tables, with pairs that count a cell in part if the model has few people in it.
+    """Return the tables, with hidden cells in pairs if the model has few people in them.
 
-    A cell with fewer people than a ``deviation`` of noise counts by its part of them.  Only the model is read.
+    A cell with fewer people than ``deviation``, the noise on a cell, counts in part.  Only the model is read.
     """
     return [
         replace(table, hidden=table.cells - table.runs.visible(fit.model.expected(table.attributes), deviation))

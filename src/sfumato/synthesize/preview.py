@@ -224,10 +224,10 @@ def _first_widths(domain: Domain, task: Task, method: str, deviations: Sequence[
 def _of_columns_and_pairs(
     domain: Domain, task: Task, method: str, rows: int | None
 ) -> tuple[Preview, dict[str, tuple[int, ...]]]:
-    """Return the errors of a method that measures all columns first, then at least a tree of pairs, and the widths of
-    the groups of its first tables.
+    """Return the errors of a method that measures all columns first, then at least a tree of pairs.
 
-    The shares of the loss are those of ``batched``.  Similar methods divide it nearly alike.
+    The widths of the groups of its first tables are the second value.  The shares of the loss are those of
+    ``batched``.  Similar methods divide it nearly alike.
     """
     split = BudgetSplit(task.loss.divisible, contribution(domain).rows)
     most = float(1 - count_share(task.total))

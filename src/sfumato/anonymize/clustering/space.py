@@ -18,7 +18,7 @@ from sfumato.anonymize.microdata import Microdata
 from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level, Reals
 from sfumato.errors import InputError
 
-IN_TURN = 8  # numpy adds fewer numbers of a line one after another
+IN_TURN = 8  # numpy adds fewer numbers than this one after another, and more of them in pairs
 LARGEST_TABLE = 2048  # most ranks of an attribute with a table of the costs of all pairs of them
 
 
