@@ -28,7 +28,16 @@ from _real_data import folder as real_data
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, batched, initial_marginals, marginal_selection, mst
+from sfumato.synthesize import (
+    NoisyTotal,
+    aim,
+    all_marginals,
+    batched,
+    binning,
+    initial_marginals,
+    marginal_selection,
+    mst,
+)
 from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
 from sfumato.vault.simulated import SimulatedVault
 
@@ -43,7 +52,7 @@ WHOLE = "all parts"
 PARTS = {
     WHOLE: (),
     "no shrinkage": ((initial_marginals.Fit, "shrunken", lambda _, observation, __: observation),),
-    "no falling tails": ((initial_marginals, "_with_tails", lambda *given: (given[1], given[3])),),
+    "no falling tails": ((binning.GroupedColumn, "with_tails", lambda column, _: column),),
     "one round": (
         (METHOD, "ROUNDS", ((2, Fraction(1), Fraction(1)),)),
         (METHOD, "_named_by_round", lambda *_: [[]]),
