@@ -194,7 +194,9 @@ class FirstTables:
         if len(self.widths) > 1:
             return _group_nested(self, max_deviations)
         groups = coarsen(domain, self.attribute, self.single, strata, max_deviations=max_deviations, cuts=cuts)
-        return GroupedColumn(groups, merged_column(groups, self.single, self.attribute, shrinks=shrinks))
+        codes, counts = np.ones(self.attribute.size, dtype=np.int64), self.single.values.astype(np.float64)
+        pieces = Pieces(codes, counts, np.full(len(codes), variance_of(self.single)))
+        return GroupedColumn(pieces, groups, merged_column(groups, self.single, self.attribute, shrinks=shrinks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,41 +204,33 @@ class GroupedColumn:
     """The groups of a column, and their noisy counts.
 
     Attributes:
-        coarsening: the groups of the codes.
+        pieces: runs of codes with one noisy count each.  With one first table, every piece is a single code.
+        merged: the groups of the pieces.
         observation: a noisy count of each group.
-        pieces: the pieces of a column with several first tables, with missing and unknown values last.
-        piece_groups: the group of each piece.
     """
 
-    coarsening: Coarsening
+    pieces: Pieces
+    merged: Coarsening
     observation: Observation
-    pieces: Pieces | None = None
-    piece_groups: NDArray[np.int64] | None = None
 
-    def with_tails(self, tables: FirstTables) -> GroupedColumn:
+    @property
+    def coarsening(self) -> Coarsening:
+        """The groups of the codes; the weight of a piece is spread evenly over its codes."""
+        widths = self.pieces.widths
+        return Coarsening(np.repeat(self.merged.groups, widths), np.repeat(self.merged.weights / widths, widths))
+
+    def with_tails(self, attribute: Attribute) -> GroupedColumn:
         """Spread rare groups at the ends of a number as falling tails, and observe their expected counts."""
-        attribute, pieces = tables.attribute, self.pieces
         if not isinstance(attribute, Integer | Real):
             return self
-        widths = _cell_widths(attribute)
-        if pieces is None or self.piece_groups is None:
-            counts, variance = tables.single.values.astype(np.float64), variance_of(tables.single)
-            shared, estimates = with_falling_tails(self.coarsening, counts, variance, widths)
-        else:
-            variance, starts = float(np.median(pieces.variances)), np.cumsum(pieces.widths) - pieces.widths
-            cells = np.add.reduceat(widths, starts[starts < attribute.declared])
-            merged = Coarsening(self.piece_groups, pieces.widths.astype(np.float64))
-            shared, estimates = with_falling_tails(merged, pieces.counts, variance, cells)
-            shared = _of_codes(shared, pieces)
+        variance = float(np.median(self.pieces.variances))
+        starts = np.cumsum(self.pieces.widths) - self.pieces.widths
+        cells = np.add.reduceat(_cell_widths(attribute), starts[starts < attribute.declared])
+        shared, estimates = with_falling_tails(self.merged, self.pieces.counts, variance, cells)
         held, variances = self.observation.counts.copy(), np.array(self.observation.variance)
         for group, (expected, spread) in estimates.items():
             held[group], variances[group] = expected, max(spread, _SUREST * variance)
-        return replace(self, coarsening=shared, observation=Observation((attribute.name,), held, variances))
-
-
-def _of_codes(merged: Coarsening, pieces: Pieces) -> Coarsening:
-    """Return groups of codes from groups of pieces; the weight of a piece is spread evenly over its codes."""
-    return Coarsening(np.repeat(merged.groups, pieces.widths), np.repeat(merged.weights / pieces.widths, pieces.widths))
+        return replace(self, merged=shared, observation=Observation((attribute.name,), held, variances))
 
 
 def _group_nested(tables: FirstTables, max_deviations: float) -> GroupedColumn:
@@ -257,7 +251,7 @@ def _group_nested(tables: FirstTables, max_deviations: float) -> GroupedColumn:
     groups = np.concatenate([runs, runs[-1] + 1 + np.arange(extra)])
     merged = Coarsening(groups, every.widths.astype(np.float64))
     observed = Observation((tables.attribute.name,), merged.merge(every.counts), merged.merge(every.variances))
-    return GroupedColumn(_of_codes(merged, every), observed, every, groups)
+    return GroupedColumn(every, merged, observed)
 
 
 def measure_columns(

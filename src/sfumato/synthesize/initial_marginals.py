@@ -257,7 +257,7 @@ def measure_one_way(
     known = [*row_counts, *(each.observation for each in grouped)]
     sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total(known)
     if not columns.as_published:
-        grouped = [each.with_tails(tables) for each, tables in zip(grouped, every, strict=True)]
+        grouped = [each.with_tails(attribute) for each, attribute in zip(grouped, domain, strict=True)]
     coarsenings = {name: each.coarsening for name, each in zip(domain.names, grouped, strict=True)}
     sizes = {name: groups.size for name, groups in coarsenings.items()}
     model = apply_zeros(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
