@@ -7,8 +7,8 @@ A column of many ordered cells ends in a tail of few people.  The model of a tai
 cells before it, and the fact that counts fall.
 
 A column of a million cells has few people in each of them.  The noise of the cells adds up in every sum, so the
-released values may lie anywhere.  Tables over nested groups of neighbors know sums better.  All tables are made
-consistent by weighted least squares (Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially
+released values may lie anywhere.  Tables over nested groups of neighbors have sums with less noise.  All tables are
+made consistent by weighted least squares (Hay, Rastogi, Miklau and Suciu 2010, "Boosting the accuracy of differentially
 private histograms through consistency").  Then groups are divided where the smaller groups in them differ by more than
 noise.
 """
@@ -401,7 +401,7 @@ class NestedCounts:
             counts.append(self.counts[level][undivided])
             variances.append(self.variances[level][undivided])
             groups = (divided[:, None] * branches + np.arange(branches)).ravel()
-            groups = groups[groups * width < len(self.counts[-1]) * branches]
+            groups = groups[groups * (width // branches) < len(self.counts[-1])]
         first = np.concatenate(starts)
         order = np.argsort(first)
         widths = np.diff(first[order], append=len(self.counts[-1]))

@@ -16,6 +16,7 @@ from sfumato.errors import pluralize
 from sfumato.model.coarsening import MOST_CUTS
 from sfumato.synthesize import cell_positions
 from sfumato.synthesize.auto import AUTO, method_named
+from sfumato.synthesize.binning import WIDE
 from sfumato.synthesize.budget_allocation import (
     BudgetSplit,
     NoisyTotal,
@@ -35,8 +36,7 @@ from sfumato.workload.named_marginals import MOST_NAMED, TargetMarginals, most_c
 
 _PAIRS = "pairs of columns"
 _LISTED = 8  # columns in a sentence
-_MANY = 1000  # cells of a column that has a note
-_MOST_NOISE = 0.5  # of the rows: with more, the deciles of a column are mostly wrong (docs/benchmarks/wide_columns.md)
+_OUTWEIGHED = 0.5  # noise of all cells relative to the rows, above which most deciles of a column are wrong
 _DEVIATIONS = 1.96  # for Gaussian noise, with 95 % confidence
 
 
@@ -188,7 +188,7 @@ def _on_wide_columns(
         edges = f"declare edges in the domain for about {pluralize(round(groups), 'cell')}"
         counts = [-(-attribute.size // width) for width in widths[attribute.name]]  # of the groups of each table
         noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(counts[0])
-        if attribute.size > _MANY and noise > _MOST_NOISE * rows:
+        if attribute.size > WIDE and noise > _OUTWEIGHED * rows:
             notes.append(
                 f"the noise of all {cells} outweighs {table}, so the released values may lie anywhere; {edges}"
                 if len(counts) == 1
