@@ -316,7 +316,7 @@ def _held(ends: FloatArray, weight: float) -> FloatArray:
     return -np.diff(beyond)
 
 
-BRANCHES = 24
+MOST_BRANCHES = 24
 """Largest number of groups of a table within one group of the table before it, and of groups of the first table."""
 
 
@@ -328,7 +328,7 @@ def nested_widths(cells: int) -> tuple[int, ...]:
     >>> nested_widths(65_744), nested_widths(1_500_000), nested_widths(1_500)
     ((4913, 289, 17, 1), (104976, 5832, 324, 18, 1), (144, 12, 1))
     """
-    tables = max(1, math.ceil(math.log(cells) / math.log(BRANCHES)))
+    tables = max(1, math.ceil(math.log(cells) / math.log(MOST_BRANCHES)))
     branches = math.ceil(cells ** (1 / tables))
     return tuple(branches**power for power in reversed(range(tables)))
 

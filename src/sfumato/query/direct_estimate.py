@@ -214,8 +214,8 @@ def _rows(tables: Sequence[NoisyTable], domain: Domain, confidence: Confidence) 
 def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Domain) -> list[NoisyTable]:
     """Return the tables that may answer a query about ``names``, chosen without a look at the query's cells.
 
-    The groups of an attribute follow from the noise of its first table.  Given the groups, that noise has another
-    distribution.  So the first table is never combined with later tables, whether or not these can be used with the
+    The groups of an attribute follow from the noise of its first tables.  Given the groups, that noise has another
+    distribution.  So first tables are never combined with later tables, whether or not these can be used with the
     groups.  An attribute with no value or two declared values has no groups.
     """
     holding = [table for table in tables if set(names) <= set(table.attributes)]
