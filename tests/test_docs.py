@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
@@ -312,6 +313,13 @@ def test_every_figure_in_a_verdict_of_the_benchmarks_is_on_its_page() -> None:
             stated = float(digits)
             near = any(abs(value * unit - stated) <= rounded for value in measured for unit in UNITS)
             assert near, f"{page} has no figure that rounds to {figure}: {verdict}"
+
+
+def test_the_ablation_replaces_parts_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    replaced = [each for part in import_module("ablation").PARTS.values() for each in part]
+    assert len(replaced) > 5
+    assert [name for owner, name, _ in replaced if not hasattr(owner, name)] == []
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
