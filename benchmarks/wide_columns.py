@@ -248,9 +248,9 @@ the charge. Single cells alone are far worse: for income and 7,600 rows next to 
 they were about as good. But the pair of a date, in five equal parts of the rows, and a narrow column was .18 off at
 epsilon 10, and .01 with groups.
 
-With 30,000 rows, heaps are farther off at epsilon 10 than at epsilon 1. So little noise divides many groups of 16
-values, and the 4,096 pieces run out before any single value has one. So a heap is spread over 16 values, and the median
-falls next to the heap that holds it.
+With 30,000 rows, heaps are farther off at epsilon 10 than at epsilon 1. Noise is so small that many groups of 256
+values are divided into groups of 16. Then all 4,096 pieces are used, and no group of 16 is divided into single values.
+So a heap is spread over 16 values, and the released median lies next to its heap.
 """
 
 
