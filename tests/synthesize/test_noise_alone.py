@@ -4,13 +4,15 @@ asks the same questions at the same shares of the loss, and releases the same mo
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from tests.families import Families, related, some_families
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.privacy.loss import EpsilonDelta, Rho
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, batched, marginal_selection, mst, read_zeros
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import release_units
@@ -110,6 +112,30 @@ def test_a_release_depends_on_the_rows_by_their_noisy_answers_alone(method, loss
     for other in (table(500, 2), table(0, 2)):
         again = ReplayingVault(other, seed=2, earlier=first.transcript)
         repeated = released(method, again, loss)
+        assert len(again.transcript) == len(first.transcript)
+        assert repeated.rows.to_arrow().equals(release.rows.to_arrow())
+        assert repeated.codebook == release.codebook
+        assert again.spent == first.spent
+
+
+def very_wide(rows: int, seed: int) -> ArrayTable:
+    """A number of 20,000 cells, some of them missing, next to two small columns."""
+    random = np.random.default_rng(seed)
+    missing = Integer(name="wide", minimum=0, maximum=19_999, unknown=Unknown.CATEGORY)
+    small = (Categorical(name=name, values=tuple("abc"), unknown=Unknown.DROP) for name in ("one", "two"))
+    wide = np.where(random.random(rows) < 0.1, 20_000, random.integers(0, 3000, rows))
+    return ArrayTable(Domain((missing, *small)), np.stack([wide, wide % 3, random.integers(0, 3, rows)], axis=1))
+
+
+@pytest.mark.parametrize("loss", [Epsilon("0.5"), Rho("0.02")], ids=str)
+@pytest.mark.parametrize("method", [partial(batched, workload=all_marginals(2)), mst], ids=["batched", "mst"])
+def test_groups_of_a_very_wide_column_depend_on_noisy_answers_alone(method, loss) -> None:
+    first = ReplayingVault(very_wide(3000, 1), seed=1)
+    release = method(first, loss=loss, total=NoisyTotal())
+    assert sum(table.attributes == ("wide",) and not table.fresh for table in release.model.tables) > 1
+    for other in (very_wide(500, 2), very_wide(0, 2)):
+        again = ReplayingVault(other, seed=2, earlier=first.transcript)
+        repeated = method(again, loss=loss, total=NoisyTotal())
         assert len(again.transcript) == len(first.transcript)
         assert repeated.rows.to_arrow().equals(release.rows.to_arrow())
         assert repeated.codebook == release.codebook
