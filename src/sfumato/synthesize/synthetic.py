@@ -291,7 +291,7 @@ def load(path: str | Path) -> Synthetic:
             raise InputError("a byte was changed, lost or added since it was saved")
         payload = decode(stored)
         release = payload["release"]
-        refuse_odd_statement(release["statement"], release["seed"])
+        refuse_odd_statement(release)
         model = _KINDS[release["kind"]].restore(parse(read_yaml(release["domain"])), payload)
         loaded = Synthetic(**release["statement"], accepted=model.domain.accepted_by, model=model, seed=release["seed"])
         if loaded.model.total < 0:
@@ -308,8 +308,9 @@ def unreadable(path: str | Path) -> str:
     return "it is damaged, or is no saved model" if Path(path).is_file() else "there is no such file"
 
 
-def refuse_odd_statement(statement: Mapping[str, Any], seed: object) -> None:
+def refuse_odd_statement(saved: Mapping[str, Any]) -> None:
     """Refuse a file in which the statement of a release, or its seed, is not of the types that a release writes."""
+    statement, seed = saved["statement"], saved["seed"]
     texts = isinstance(statement["guarantee"], str) and isinstance(statement["cost"], str)
     errors, provenance = statement["expected_error"], statement["provenance"]
     numbers = isinstance(errors, dict) and all(type(each) in (int, float) and each >= 0 for each in errors.values())

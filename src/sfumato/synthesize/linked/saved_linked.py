@@ -125,7 +125,7 @@ def _loaded(payload: dict[str, Any]) -> LinkedRelease:
     children = [_child(schema, each) for each in saved["children"]]
     linked = link_tables(schema, children, tau=saved["tau"])
     statement, loss = saved["statement"], saved["loss"]
-    refuse_odd_statement(statement, saved["seed"])
+    refuse_odd_statement(saved)
     unit_model, child_models, notes = restore_models(linked, payload)
     if not all(isinstance(note, str) for note in notes):
         raise InputError("a note is no text")
