@@ -159,7 +159,7 @@ def test_a_preview_says_into_how_many_groups_a_wide_column_is_joined():
 def test_a_preview_says_in_which_groups_a_wide_column_is_measured_first():
     note, wide, released = wide_release(1_000, 1_000_000)
     assert note.startswith(
-        "the 1,000,000 cells of wide are also measured in 4 tables of 16 to 62,500 groups of neighbors"
+        "in a table of 1,000 rows, the 1,000,000 cells of wide are also measured in 4 tables of 16 to 62,500 groups"
     )
     tables = [table for table in released.model.tables if table.attributes == ("wide",) and not table.fresh]
     assert [table.values.size for table in tables] == [16, 245, 3_907, 62_500, 1_000_000]

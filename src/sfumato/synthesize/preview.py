@@ -186,7 +186,7 @@ def _on_wide_columns(
     for attribute, groups in zip(domain, visible, strict=True):
         cells, table = f"{attribute.size:,} cells of {attribute.name}", f"a table of {pluralize(rows, 'row')}"
         edges = f"declare edges in the domain for about {pluralize(round(groups), 'cell')}"
-        counts = [-(-attribute.size // width) for width in widths[attribute.name]]  # of the groups of each table
+        counts = [-(-attribute.declared // width) for width in widths[attribute.name]]  # of the groups of each table
         noise = columns[attribute.name] / _DEVIATIONS * math.sqrt(counts[0])
         if attribute.size > WIDE and noise > _OUTWEIGHED * rows:
             notes.append(
@@ -196,8 +196,8 @@ def _on_wide_columns(
             )
         elif len(counts) > 1:
             notes.append(
-                f"the {cells} are also measured in {len(counts) - 1} tables of {counts[0]:,} to {counts[-2]:,} groups "
-                f"of neighbors, because the noise of single cells adds up in {table}"
+                f"in {table}, the {cells} are also measured in {len(counts) - 1} tables of {counts[0]:,} to "
+                f"{counts[-2]:,} groups of neighbors, because the noise of single cells adds up"
             )
         elif attribute.size > MOST_CUTS:
             notes.append(f"the {cells} are joined to at most about {round(groups):,} groups in {table}")
