@@ -40,69 +40,18 @@ def grown(distances, most, rows=1000.0):
     )
 
 
-def test_all_are_chosen_where_there_is_room():
-    assert grown(FAR, 100_000) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "c"), ("b", "d")]
+def test_pairs_go_by_their_distances_as_far_as_there_is_room():
+    """The pairs of a, b and c fill the 1,020 cells, so that d and e stay alone."""
+    assert grown(FAR, 100_000) == list(FAR)
+    assert grown(FAR, 1200) == [("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("d", "e")]
+    assert tree_cells([("a", "b"), ("b", "c"), ("a", "c"), ("d",), ("e",)], SIZES) == 1020
+    assert grown(FAR, 1020) == [("a", "b"), ("b", "c"), ("a", "c")]
 
 
-def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves():
-    """With ten pairs of a to e, the noise of a pair with f outweighs its distance; with the five other ties it does
-    not.
-    """
-    sizes = dict.fromkeys("abcdef", 10)
-    far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
-    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    cell_budget = CellBudget(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
-    scored = Scored(tables, SPLIT.mean_absolute_noise(1.0) * 100 * np.array(list(far.values())) / 12)
-    found = list(
-        select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
-    )
-    assert ("e", "f") in found
-    assert len(found) > len(sizes) - 1
-
-
-def test_a_large_clique_takes_no_room_from_the_ties_of_a_spanning_tree():
-    """By distance alone a, b and c would fill the 1020 cells, and d and e would have no tie."""
-    most = 1020
-    assert tree_cells([("a", "b"), ("b", "c"), ("a", "c"), ("d",), ("e",)], SIZES) == most
-    assert grown(FAR, most) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
-
-
-def test_what_room_the_tree_leaves_goes_to_the_largest_distances():
-    assert grown(FAR, 1200) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "c")]
-
-
-def test_a_tie_that_is_not_worth_its_noise_is_not_chosen():
-    """Rows so few that no distance of 1 to 2 rows is worth noise of some ten rows in a hundred cells."""
+def test_a_pair_that_is_not_worth_its_noise_is_not_chosen():
+    """No distance of 1 to 2 rows is worth the noise of some ten rows in a hundred cells."""
     far = FAR | {pair: FAR[pair] / 1000 for pair in (("c", "d"), ("b", "d"), ("d", "e"))}
-    assert grown(far, 1020) == [("a", "b"), ("b", "c"), ("a", "c")]
-
-
-def test_what_was_measured_before_is_tied_already():
-    """A pair and a triple already tie a to d, so further pairs need a gain; e is tied to them first."""
-    held = (("a", "b"), ("b", "c", "d"), ("e",))
-    far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
-    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    scored = Scored(tables, 1000 * np.array(list(far.values())))
-    cell_budget = CellBudget(Triangulation(held, SIZES), 100_000, held)
-    found = list(
-        select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
-    )
-    assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
-
-
-def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
-    """Zeros bind e and f, and tell little of them: their pair goes first, as if nothing were known."""
-    sizes = dict.fromkeys("abcdef", 10)
-    far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
-    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    scored = Scored(tables, SPLIT.mean_absolute_noise(1.0) * 100 * np.array(list(far.values())) / 12)
-    held = Triangulation([*((name,) for name in sizes), ("e", "f")], sizes)
-    found = [
-        ("e", "f")
-        in select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
-        for cell_budget in (CellBudget(held, 1_000_000), CellBudget(held, 1_000_000, (("e", "f"),)))
-    ]
-    assert found == [True, False]
+    assert grown(far, 100_000) == [("a", "b"), ("b", "c"), ("a", "c")]
 
 
 def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
@@ -158,7 +107,7 @@ def test_of_a_child_a_tree_goes_first_only_where_there_is_not_room_for_all():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ties_weigh_most_of_all_trees(seed):
+def test_a_spanning_tree_weighs_most_of_all_trees(seed):
     random = np.random.default_rng(seed)
     pairs = list(combinations(range(5), 2))
     weights = dict(zip(pairs, random.permutation(len(pairs)).tolist(), strict=True))

@@ -171,13 +171,11 @@ class CellBudget:
     Attributes:
         held: the cliques of the tree.
         most: the largest number of cells.
-        tied: cliques that were measured.
         outside: largest number of attributes of a clique that is measured even if the tree has no room for it.
     """
 
     held: Triangulation
     most: int
-    tied: tuple[Clique, ...] = ()
     outside: int = 0
 
     def fits(self, clique: Clique) -> bool:

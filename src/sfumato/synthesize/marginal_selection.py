@@ -2,7 +2,6 @@
 
 All candidates of a round are scored together by their noisy L1 distance from the model.  Then marginals are added
 greedily while a marginal removes more expected error than its noise adds, and the junction tree stays under its cap.
-The pairs of a maximum spanning tree come first, because a few large cliques would leave other attributes independent.
 """
 
 from __future__ import annotations
@@ -298,9 +297,7 @@ def select_marginals(
     """Select the tables to measure together at ``share`` of the loss, each with its own share.
 
     The gain of a candidate is its weighted distance minus the error of its noise, for an optimal division of the loss
-    (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` bounds the junction tree.  Pairs with a gain in a maximum
-    spanning tree of weighted distances come first.  Such a pair also connects all pairs across it, which its own
-    distance does not include.
+    (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` bounds the junction tree.
 
     Small marginals may be selected even if the junction tree has no room for them (``CellBudget.outside``).  Tables
     ``taken`` before are measured again.  Their loss and ``share`` are divided together over them and the
@@ -312,7 +309,7 @@ def select_marginals(
     before = sum(split.allocation_weight(table.size) for table in taken.values())
     parts = np.array([split.allocation_weight(size) for size in sizes])
     worth = _Worth(weights * scored.distances, parts, before, split=split, share=total_share)
-    chosen = _enough_outside(cliques, worth.picked(cliques, cell_budget, worth.ties(cliques, cell_budget.tied)))
+    chosen = _enough_outside(cliques, worth.picked(cliques, cell_budget))
     return _divided(scored, sizes, chosen, split=split, share=share, taken=taken)
 
 
@@ -333,7 +330,7 @@ def select_child_marginals(
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
     parts = np.array([split.allocation_weight(size) for size in sizes])
     worth = _Worth(scored.distances, parts, 0.0, split=split, share=share)
-    wished, chosen = worth.picked(cliques, None, ()), worth.picked(cliques, cell_budget, ())
+    wished, chosen = worth.picked(cliques, None), worth.picked(cliques, cell_budget)
     if len(chosen) < len(wished):
         tree = set(spanning(cliques[index] for index in worth.largest(wished) if len(cliques[index]) == 2))  # noqa: PLR2004
         chosen = worth.picked(
@@ -376,19 +373,12 @@ class _Worth:
     split: BudgetSplit
     share: float
 
-    def ties(self, cliques: Sequence[Clique], tied: Iterable[Clique]) -> list[int]:
-        """Return the pairs of a maximum spanning tree that contains ``tied``, the largest distances first."""
-        pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
-        known = [(clique[0], name) for clique in tied for name in clique[1:]]
-        tree = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
-        return [pairs[pair] for pair in tree if pair in pairs and pair not in known]
-
     def largest(self, indexes: Iterable[int]) -> list[int]:
         """Sort candidates by distance, the largest first."""
         return sorted(indexes, key=lambda index: -self.distances[index])
 
     def picked(
-        self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]
+        self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int] = ()
     ) -> dict[int, bool]:
         """Select candidates with a gain greedily, ``first`` before others; the values are True if they fit the budget.
 

@@ -403,14 +403,10 @@ def _candidates(
 
 
 def _cell_budget(fit: Fit, named: Collection[Clique], cells: int, share: Fraction) -> CellBudget:
-    """Return the budget of a junction tree of at most a share of the cells, or of its size with named marginals.
-
-    Attributes that only structural zeros connect do not count as measured together.
-    """
+    """Return the budget of a junction tree of at most a share of the cells, or of its size with named marginals."""
     cliques = [*(factor.attributes for factor in fit.model.factors), *named]
     present = Triangulation(cliques, fit.model.sizes)
-    tied = tuple(observation.attributes for observation in fit.observations)
-    return CellBudget(present, max(int(cells * share), present.cells), tied, OUTSIDE if share == 1 else 0)
+    return CellBudget(present, max(int(cells * share), present.cells), OUTSIDE if share == 1 else 0)
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
