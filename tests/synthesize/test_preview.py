@@ -93,6 +93,50 @@ def test_a_release_whose_pairs_are_hidden_is_refused_before_the_charge(folder):
     assert (folder / "o.csv").exists()
 
 
+def test_a_wrong_request_is_refused_before_the_table_is_read(folder):
+    out = ("--out", "o.csv", "--create", "--limit", "20,1e-6")
+    (folder / "people.parquet").write_bytes(b"no table")
+    for options, said in ((("--marginals", "c0,nope"), "No attribute 'nope'"), (("--rows", "300"), "Pairs of columns")):
+        refused = sfumato(*GIVEN, *options, *out, cwd=folder, code=2)
+        assert said in refused.stderr
+        assert "Reading" not in refused.stderr
+    (folder / "people.yaml").write_text("sfumato: 1")
+    refused = sfumato(*GIVEN, *out, cwd=folder, code=2)
+    assert "The domain is wrong" in refused.stderr
+    assert "Reading" not in refused.stderr
+    assert sorted(each.name for each in folder.iterdir()) == ["people.parquet", "people.yaml"]
+
+
+def test_a_preview_says_how_many_rows_its_errors_assume():
+    assumed = "in a table of 1,000 rows:"
+    unknown, public = preview(SIX, loss=LOSS), preview(SIX, loss=LOSS, total=PublicTotal(1000))
+    assert assumed in str(unknown)
+    assert assumed not in str(public)
+    assert unknown.columns == pytest.approx(public.columns, rel=0.01)
+    assert preview(SIX, loss=LOSS, total=PublicTotal(30_000)).columns["c0"] > 1.1 * unknown.columns["c0"]
+
+
+def test_a_preview_names_the_pairs_of_too_many_cells_which_are_not_measured():
+    sizes = {"few": 4, "more": 8, "wide": 600_000}
+    domain = Domain(
+        tuple(Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.DROP) for name, size in sizes.items())
+    )
+    for method in ("batched", "mst", "aim"):
+        note = preview(domain, loss=LOSS, method=method).notes[-1]
+        assert "pairs of more than 4,194,304 cells are not measured" in note
+        assert ": more x wide;" in note
+    single = preview(domain, loss=LOSS, method="independent"), preview(domain, loss=LOSS, workload=all_marginals(1))
+    assert not any("not measured" in note for each in single for note in each.notes)
+    rows = 5000
+    few = np.random.default_rng(2).integers(0, 4, rows)
+    codes = np.column_stack([few, few, few * 150_000])  # all columns follow from one
+    vault = SimulatedVault(ArrayTable(domain, codes), seed=4)
+    released = batched(vault, loss=EpsilonDelta(10, "1e-9"), total=PublicTotal(rows), workload=all_marginals(2))
+    measured = {each.attributes for each in released.model.measured if len(each.attributes) > 1}
+    assert ("more", "wide") not in measured
+    assert ("few", "wide") in measured
+
+
 def test_a_release_needs_a_file_or_a_preview(folder):
     refused = sfumato(*GIVEN, cwd=folder, code=2)
     assert "--out" in refused.stderr
@@ -140,7 +184,8 @@ def test_a_preview_of_named_marginals_is_about_them():
 def wide_release(rows, cells):
     """The note on a column of very many cells, its real and its released codes."""
     domain = Domain((*SIX, Integer(name="wide", minimum=0, maximum=cells - 1, unknown=Unknown.DROP)))
-    (note,) = preview(domain, loss=LOSS, total=PublicTotal(rows), method="batched").notes
+    note, *others = preview(domain, loss=LOSS, total=PublicTotal(rows), method="batched").notes
+    assert all(each.startswith("pairs of more than") for each in others)
     wide = np.random.default_rng(1).integers(0, cells // 4, rows)
     vault = SimulatedVault(ArrayTable(domain, np.column_stack([table(rows).codes, wide])), seed=7)
     released = batched(vault, loss=LOSS, total=PublicTotal(rows), workload=all_marginals(2))
@@ -168,9 +213,9 @@ def test_a_preview_says_in_which_groups_a_wide_column_is_measured_first():
 
 def test_a_preview_says_that_noise_outweighs_the_groups_of_a_wide_column():
     domain = Domain((*SIX, Integer(name="wide", minimum=0, maximum=999_999, unknown=Unknown.DROP)))
-    (note,) = preview(domain, loss=Epsilon("0.02"), total=PublicTotal(1_000), method="batched").notes
+    note = preview(domain, loss=Epsilon("0.02"), total=PublicTotal(1_000), method="batched").notes[0]
     assert note.startswith("the noise of 16 groups of the 1,000,000 cells of wide outweighs a table of 1,000 rows; ")
-    (note,) = preview(domain, loss=LOSS, total=PublicTotal(1_000), method="aim").notes
+    note = preview(domain, loss=LOSS, total=PublicTotal(1_000), method="aim").notes[0]
     assert note.startswith("the noise of all 1,000,000 cells of wide outweighs a table of 1,000 rows, so the released")
 
 

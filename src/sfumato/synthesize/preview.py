@@ -94,7 +94,8 @@ class Preview:
             *(f"{name}: {error:.4g}" for name, error in self.expected_error.items()),
         ]
         if self.columns:
-            lines.append("A count of one value is off by at most so many rows, with 95 %:")
+            assumed = f", in a table of {pluralize(assumed_rows(NoisyTotal()), 'row')}" if self.rows is None else ""
+            lines.append(f"A count of one value is off by at most so many rows, with 95 %{assumed}:")
             width = max(map(len, self.columns))
             lines += [f"  {name:<{width}}  {error:>9,}" for name, error in self.columns.items()]
         if self.pair is not None:
@@ -151,7 +152,9 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
         return Preview(taken.name, dict(planned.expected_error), {}, rows=rows, notes=notes)
     figures, widths = _of_columns_and_pairs(domain, task, taken.name, rows)
     notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task, widths, figures.columns))
-    return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of, notes=notes)
+    if taken.name == "independent":
+        return replace(figures, notes=notes)
+    return replace(figures, noise_of=taken.noise_of, notes=(*notes, *_on_large_pairs(domain, task)))
 
 
 def _on_other_columns(domain: Domain, workload: Workload) -> tuple[str, ...]:
@@ -170,6 +173,20 @@ def _on_large_marginals(workload: Marginals, method: SynthesisMethod) -> tuple[s
     named = f"; --marginals names larger ones, of up to {MOST_NAMED}" if method.most_columns < MOST_NAMED else ""
     return (
         f"{method.name} measures marginals of at most {method.most_columns} columns, and its model joins them{named}",
+    )
+
+
+def _on_large_pairs(domain: Domain, task: Task) -> tuple[str, ...]:
+    """Say which pairs of columns are never measured, because the vault counts their cells before any are grouped."""
+    sizes, most = dict(zip(domain.names, domain.shape, strict=True)), task.limits.marginal
+    pairs = TargetMarginals.of_workload(task.marginals(), domain).pairs
+    large = [f"{one} x {other}" for one, other in pairs if sizes[one] * sizes[other] > most]
+    if not large:
+        return ()
+    more = f" and {len(large) - _LISTED} more" if len(large) > _LISTED else ""
+    listed = f"{', '.join(large[:_LISTED])}{more}; declare edges in the domain"
+    return (
+        f"pairs of more than {most:,} cells are not measured, so the rows may not show what goes with what: {listed}",
     )
 
 

@@ -178,11 +178,11 @@ class Source:
 
         if self.view is not None:
             return self.schema(self.view.schema).for_view(self.view.view)
-        ledger = self._ledger()
+        ledger, domain = self._ledger(), described or self.described()
         with working(f"Reading {redacted_source(self.table)}"):
             return open_vault_later(
                 self.table,
-                domain=described or self.domain,
+                domain=domain,
                 ledger=ledger,
                 analyst=self.journal.analyst,
                 new_version=self.journal.new_version,

@@ -268,8 +268,11 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     writable(out, overwrite=given.overwrite)
     outputs = [out, codebook_path(out), given.html, given.model]
     refuse_clashes(outputs, inputs=[*source.files(), given.zeros, given.view.view], overwrite=given.overwrite)
-    vault = source.vault()
-    _warn(vault.domain, given.rows, loss, request, anyway=given.anyway)
+    described = source.described()
+    warnings = _warnings(described, given.rows, loss, request, anyway=given.anyway)
+    vault = source.vault(described)
+    for warning in warnings:
+        print_message(f"Before it is charged: {warning}.")
     with working("Making the release"):
         release = request.release(vault)
         cost = cost_in_shares(release.cost, source.charge, vault.remaining)
@@ -287,10 +290,13 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     result(value, _text(release, cost), as_json=given.as_json)
 
 
-def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest, *, anyway: bool) -> None:
-    """Warn before the charge of what noise hides, what the rows lack, and how a delta would lower the noise.
+def _warnings(
+    domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest, *, anyway: bool
+) -> tuple[str, ...]:
+    """Return warnings of what noise hides, of what the rows lack, and of how a delta would lower the noise.
 
     Raises:
+        SfumatoError: the request does not fit the domain.
         InputError: the public number of rows is too small for pairs of columns, and no --anyway is given.
     """
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
@@ -307,8 +313,7 @@ def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeReque
     warnings = [f"{preview.needed}. In a smaller table {preview.in_smaller_tables}"]
     warnings = warnings if preview.rows_for_pairs and preview.rows is None else []
     warnings += drowned_totals(domain, loss, NoisyTotal() if rows is None else PublicTotal(rows))
-    for warning in (*preview.notes, *warnings, *request.without_delta(domain)):
-        print_message(f"Before it is charged: {warning}.")
+    return (*preview.notes, *warnings, *request.without_delta(domain))
 
 
 def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
