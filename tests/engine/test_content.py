@@ -111,6 +111,8 @@ def test_moments_are_named_by_the_time_and_not_by_the_clock_of_a_session(monkeyp
     same = table.set_column(1, "at", moments.cast(pa.timestamp("us", tz="Asia/Tokyo")))
     assert of_table(table) == of_table(same)
     assert of_table(table) != of_table(table.set_column(1, "at", moments.take([0, 0])))
+    fine = pa.array([1, 2], pa.int64()).cast(pa.timestamp("ns", tz="UTC"))
+    assert of_table(table.set_column(1, "at", fine)) != of_table(table.set_column(1, "at", fine.take([0, 0])))
 
 
 def test_files_that_are_written_while_they_are_read_have_no_name(

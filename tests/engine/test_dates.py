@@ -291,6 +291,19 @@ def test_each_quarter_of_an_hour_of_changing_clocks(zone):
         assert found == (hours if inside else attribute.size - 1), moment
 
 
+def test_moments_in_nanoseconds_are_read_like_others(tmp_path):
+    attribute = Timestamp(
+        name="t", first=date(2011, 1, 1), last=date(2012, 12, 31), by=Grain.HOUR, zone=ZURICH, unknown=C
+    )
+    begin = datetime(2010, 12, 30, tzinfo=UTC)
+    moments = [None, *(begin + timedelta(hours=number, microseconds=number % 7) for number in range(24 * 735))]
+    usual = pa.array(moments, pa.timestamp("us", tz="UTC"))
+    fine = pa.table({"t": usual.cast(pa.timestamp("ns", tz="Asia/Tokyo"))})
+    codes = list(_codes(pa.table({"t": usual}), attribute))
+    assert list(_codes(fine, attribute)) == codes
+    assert list(_codes(_written(fine, tmp_path, "fine.parquet"), attribute)) == codes
+
+
 def test_a_column_of_moments_is_no_column_of_days():
     table = open_table(pa.table({"t": pa.array(MOMENTS, pa.timestamp("us", tz="UTC"))}))
     domain = Domain((Date(name="t", first=date(2023, 1, 1), last=date(2023, 1, 2), by=Grain.DAY, unknown=C),))

@@ -109,6 +109,23 @@ def test_frames_that_arrow_cannot_hold():
     assert "of a type" in refused(pa.table({"wide": pa.array([Decimal("1.5")], pa.decimal256(50, 2))}))
 
 
+def test_periods_and_intervals_of_pandas_are_texts():
+    ages, months = pd.Series([3, 30, 50, None]), pd.Series(pd.to_datetime(["2023-01-05", "2023-02-05", None, None]))
+    cut = pd.cut(ages, [0, 20, 40], right=False)
+    frame = pd.DataFrame({"cut": cut, "span": pd.arrays.IntervalArray(cut), "month": months.dt.to_period("M")})
+    types = [
+        Categorical(name=name, values=values, unknown=Unknown.CATEGORY, nullable=True)
+        for name, values in {
+            "cut": ("[0.0, 20.0)", "[20.0, 40.0)"),
+            "span": ("[0.0, 20.0)", "[20.0, 40.0)"),
+            "month": ("2023-01", "2023-02"),
+        }.items()
+    ]
+    for attribute in types:
+        (counts,) = open_table(frame).encode(Domain((attribute,))).marginals([(attribute.name,)])
+        assert reveal(counts).tolist() == [1, 1, 2, 0]
+
+
 ROWS = {
     "ragged.csv": (b"word,other\na,1\ns3cr3t\n", "line 3"),
     "wide.csv": (b"word,other\na,1\na,1,s3cr3t\n", "line 3"),

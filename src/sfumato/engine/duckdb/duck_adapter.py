@@ -240,6 +240,7 @@ def frame_source(frame: object) -> Frame:
     try:
         if (library, type(frame).__name__) == ("pandas", "DataFrame"):
             frame, headers = _with_unique_names(_with_index(frame))
+            frame = _with_texts_of_spans(frame)
         table = _arrow_table(frame, library)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise TableError(f"{title} has {_mixed_columns(frame)}", culprit=frame) from None
@@ -293,6 +294,20 @@ def _with_unique_names(frame: Any) -> tuple[Any, dict[str, str]]:  # noqa: ANN40
     renamed = frame.copy(deep=False)
     renamed.columns = list(headers)
     return renamed, headers
+
+
+def _with_texts_of_spans(frame: Any) -> Any:  # noqa: ANN401  (a pandas frame)
+    """Return a pandas frame whose periods and intervals are their texts, because Arrow has no type for them."""
+    import pandas as pd
+
+    spans = [
+        name
+        for name, kind in frame.dtypes.items()
+        if isinstance(
+            kind.categories.dtype if isinstance(kind, pd.CategoricalDtype) else kind, (pd.PeriodDtype, pd.IntervalDtype)
+        )
+    ]
+    return frame.astype(dict.fromkeys(spans, "string")) if spans else frame
 
 
 def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)

@@ -180,10 +180,12 @@ def _translated(error: Exception, title: str) -> TableError | EngineError:
     return EngineError(f"DuckDB failed over {title}: {type(error).__name__}", culprit=title)
 
 
-_MOMENTS = "TIMESTAMP WITH TIME ZONE"
+_MOMENTS = {"TIMESTAMP WITH TIME ZONE": "EPOCH_US", "TIMESTAMPTZ_NS": "EPOCH_NS"}
+"""The types of points in time, and the functions that return all their digits as an integer."""
+
 _KINDS = {
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID", '"NULL"'), ColumnKind.TEXT),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", _MOMENTS), ColumnKind.TIMESTAMP),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", *_MOMENTS), ColumnKind.TIMESTAMP),
     "DATE": ColumnKind.DATE,
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), ColumnKind.INTEGER),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), ColumnKind.INTEGER),
@@ -232,7 +234,7 @@ class DuckDialect:
         name = self.name(column.name)
         if column.type in ("DOUBLE", "FLOAT"):  # the same for both zeros; bits take a third of the time of digits
             return self.text(f"CAST(CAST({self.double(name)} + 0.0 AS BIT) AS UBIGINT)")
-        return self.text(f"EPOCH_US({name})" if column.moments else name)
+        return self.text(f"{_MOMENTS[column.type]}({name})" if column.moments else name)
 
     def timestamp(self, column: Column) -> str:
         """Return the text of a value, which for moments has the UTC offset of the session's clock."""
@@ -308,7 +310,7 @@ def column(name: str, kind: str) -> Column:
         name,
         _KINDS.get(kind.partition("(")[0], ColumnKind.OTHER) if not kind.endswith("[]") else ColumnKind.OTHER,
         kind,
-        moments=kind == _MOMENTS,
+        moments=kind in _MOMENTS,
     )
 
 
