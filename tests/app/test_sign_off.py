@@ -234,6 +234,8 @@ def test_bad_input_gets_a_sentence_and_no_page(workspace: Path) -> None:
     assert "evaluates other files" in refused("more.parquet", "--evaluation", "evaluation.json")
     assert "is not what 'sfumato evaluate --json' prints" in refused("made.parquet", "--evaluation", "people.yaml")
     assert "carries no codebook" in refused("people.csv")
+    assert "Synthetic rows are signed off as a .parquet or .arrow file" in refused("people.csv")
+    assert "Synthetic rows are signed off as a .parquet" in refused("people.csv", "--ledger", "people.ledger")
     assert "There is no ledger" in refused("made.parquet", "--ledger", "absent.ledger")
 
 

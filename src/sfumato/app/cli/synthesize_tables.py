@@ -191,7 +191,7 @@ def _write_tables(
     files = release.write(given.out, file_format=given.file_format)
     for name, number in rows.items():
         print_message(f"Wrote {pluralize(number, 'row')} of {name}.")
-    print_message(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
+    print_message(f"They are in {given.out}, and {given.out / 'release.json'} describes them.")
     if given.model is not None:
         save_linked(release, given.model, overwrite=given.overwrite)
         print_message(f"Wrote the model {given.model}.")
@@ -286,7 +286,9 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not value:
-            raise InputError(f"{option} takes TABLE=, and what holds of that table, not {text!r}", culprit=text)
+            raise InputError(
+                f"{option} takes TABLE=VALUE, such as {next(iter(known), 'visits')}=..., not {text!r}", culprit=text
+            )
         if name not in known:
             raise InputError(
                 f"{option}: {name!r} is no child table here; the child tables are {', '.join(known)}", culprit=name

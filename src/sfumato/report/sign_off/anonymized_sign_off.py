@@ -134,7 +134,7 @@ def candidates(columns: Sequence[str], journal: Sequence[Entry]) -> list[Entry]:
     if not entries:
         raise InputError(
             f"the ledger has no anonymization with the columns {', '.join(columns)}; name the ledger of this file, and "
-            "the file that 'sfumato anonymize' wrote"
+            "the file that 'sfumato anonymize' wrote. Synthetic rows are signed off as a .parquet or .arrow file"
         )
     return entries
 

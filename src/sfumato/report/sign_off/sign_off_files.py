@@ -190,8 +190,8 @@ def _anonymized(path: Path, purpose: Purpose, evidence: Evidence) -> SignOff:
     evidence.refuse("an anonymized table", "domain")
     if evidence.ledger is None:
         raise InputError(
-            f"{path} carries no codebook, so it is no synthetic file. If 'sfumato anonymize' wrote it, name its "
-            "--ledger, which holds its criteria",
+            f"{path} carries no codebook. If 'sfumato anonymize' wrote it, name its --ledger, which holds its "
+            "criteria. Synthetic rows are signed off as a .parquet or .arrow file",
             culprit=path,
         )
     table = published_file(path)
