@@ -180,14 +180,16 @@ def _on_large_pairs(domain: Domain, task: Task) -> tuple[str, ...]:
     """Say which pairs of columns are never measured, because the vault counts their cells before any are grouped."""
     sizes, most = dict(zip(domain.names, domain.shape, strict=True)), task.limits.marginal
     pairs = TargetMarginals.of_workload(task.marginals(), domain).pairs
-    large = [f"{one} x {other}" for one, other in pairs if sizes[one] * sizes[other] > most]
-    if not large:
+    return note_on_large_pairs([f"{one} x {other}" for one, other in pairs if sizes[one] * sizes[other] > most], most)
+
+
+def note_on_large_pairs(pairs: Sequence[str], most: int) -> tuple[str, ...]:
+    """Return a sentence on pairs of more than ``most`` cells, which are not measured; none if there are no pairs."""
+    if not pairs:
         return ()
-    more = f" and {len(large) - _LISTED} more" if len(large) > _LISTED else ""
-    listed = f"{', '.join(large[:_LISTED])}{more}; declare edges in the domain"
-    return (
-        f"pairs of more than {most:,} cells are not measured, so the rows may not show what goes with what: {listed}",
-    )
+    more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
+    lost = f"pairs of more than {most:,} cells are not measured, so the rows may not show what goes with what"
+    return (f"{lost}: {', '.join(pairs[:_LISTED])}{more}; declare edges",)
 
 
 def _on_wide_columns(
