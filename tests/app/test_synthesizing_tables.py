@@ -69,6 +69,7 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     assert said["loss"] == {"epsilon": "1", "delta": "1e-06"}
     few = sfumato("sample", "made.model", "--out", "few", "--rows", "3", cwd=village, code=2).stderr
     assert "--rows and --given are for models of one table" in few
+    assert "named like a file" in sfumato("sample", "made.model", "--out", "few.csv", cwd=village, code=2).stderr
     assert "not empty" in sfumato("sample", "made.model", "--out", "drawn-1", cwd=village, code=2).stderr
     nameless = sfumato("sample", "made.model", "--out", ".", "--copies", "2", cwd=village, code=2).stderr
     assert "names a folder" in nameless

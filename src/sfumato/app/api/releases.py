@@ -14,6 +14,7 @@ from pydantic import Field
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.app.api.questions import LossFields, Name, NumberText, StrictModel
+from sfumato.arguments import split_names
 from sfumato.errors import InputError, QueryError
 
 if TYPE_CHECKING:
@@ -145,8 +146,7 @@ def read_marginals(texts: Sequence[str]) -> dict[str, list[Any]]:
     split = [_WEIGHTED.fullmatch(text) for text in texts]
     named = [text if match is None else match[1] for text, match in zip(texts, split, strict=True)]
     weights = ["1" if match is None else match[2] for match in split]
-    cliques = [[name.strip() for name in text.split(",")] for text in named]
-    return {"marginals": cliques, "weights": weights if any(split) else []}
+    return {"marginals": [split_names(text) for text in named], "weights": weights if any(split) else []}
 
 
 class SynthesizeRequest(StrictModel):

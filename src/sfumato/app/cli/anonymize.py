@@ -35,6 +35,7 @@ from sfumato.app.cli.output import (
     working,
 )
 from sfumato.app.help_pages import HelpPage, files_next_to, help_page, missing_for_table
+from sfumato.arguments import split_names
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
@@ -206,7 +207,7 @@ def ready(out: Path, *, overwrite: bool) -> None:
 
 def names(text: str) -> tuple[str, ...]:
     """Split comma-separated names."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(filter(None, split_names(text)))
 
 
 def refuse_raw(view: Path | None, keep: Collection[str]) -> None:

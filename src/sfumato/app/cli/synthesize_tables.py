@@ -49,7 +49,7 @@ NO_COMBINING = (
 
 _FALLING = ":falling"
 _TABLES = {".parquet", ".csv", ".arrow"}
-_FILES = re.compile(r"\.(xlsx?|jsonl?|ya?ml|tsv|txt|pq|gz|zip|feather|html)", re.IGNORECASE)
+_FILES = re.compile(r"\.(csv|parquet|arrow|xlsx?|jsonl?|ya?ml|tsv|txt|pq|gz|zip|feather|html)", re.IGNORECASE)
 
 
 LinkedFormatOption = Annotated[
@@ -152,12 +152,7 @@ def linked(given: LinkedOptions) -> None:
     source = Source(table=given.table, domain=schema_file, journal=given.journal, charge=loss.charge)
     if given.html is not None:
         require("plots", "--html")
-    if _FILES.fullmatch(given.out.suffix):
-        raise InputError(
-            f"{given.out} is named like a file; name a folder for several tables, or end it in .parquet, .csv or "
-            ".arrow for one, with --view",
-            culprit=given.out,
-        )
+    _refuse_file(given.out, ", or end it in .parquet, .csv or .arrow for one, with --view")
     target = free_folder(given.out, given.file_format)
     refuse_clashes([given.out], inputs=[*source.files()], overwrite=True)
     refuse_clashes([given.html, given.model], inputs=[*source.files(), given.out], overwrite=given.overwrite)
@@ -203,6 +198,16 @@ def _write_tables(
     return files
 
 
+def _refuse_file(out: Path, otherwise: str = "") -> None:
+    """Refuse a folder that is named like a file.
+
+    Raises:
+        InputError: it is named so.
+    """
+    if _FILES.fullmatch(out.suffix):
+        raise InputError(f"{out} is named like a file; name a folder for several tables{otherwise}", culprit=out)
+
+
 def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: str, as_json: bool) -> None:
     """Draw linked tables again from a saved model into a new folder, or several."""
     from sfumato.synthesize import load_linked
@@ -212,6 +217,7 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     from sfumato.vault.release import checked_path
 
     checked_path(out)
+    _refuse_file(out)
     folders = [out] if copies is None else [out.with_name(f"{out.name}-{number}") for number in range(1, copies + 1)]
     for folder in folders:
         free_folder(folder, file_format)
