@@ -138,3 +138,13 @@ def test_the_codebook_lists_complete_groups_of_a_wide_column() -> None:
     assert column.values[0].values % step == 0
     widths = [each.high - each.low for each in column.values if each.values == column.values[0].values]
     assert np.median(widths) < 8 * tables[-1].noise.variance ** 0.5 * math.sqrt(column.values[0].values / step)
+
+
+def test_the_codebook_takes_slightly_wider_groups_rather_than_single_cells() -> None:
+    domain = Domain((Integer(name="day", minimum=0, maximum=9_496, unknown=Unknown.DROP), DOMAIN["town"]))
+    codes = np.column_stack([np.minimum(INCOME, 9_496), np.arange(ROWS) % 4])
+    release = independent(SimulatedVault(ArrayTable(domain, codes), seed=5), loss=Rho("0.02"), total=NoisyTotal())
+    (column, _) = release.codebook.columns
+    assert column.values[0].values == 22  # 500 lines would have 19 cells each, whose noise adds up
+    widths = [each.high - each.low for each in column.values[:-1]]
+    assert np.median(widths) < 8 * release.model.tables[1].noise.variance ** 0.5

@@ -195,7 +195,8 @@ def _runs(
     """Return a number for each code, equal for codes that are listed together, and the labels of these numbers.
 
     If there are more values than ``most``, neighbors of a number are listed together, or the rarest values of a list.
-    Neighbors are complete groups of a table over groups of ``widths`` codes, so that this table knows their count.
+    Neighbors are complete groups of a table over groups of ``widths`` codes, so that this table knows their count.  For
+    that they may be up to twice as many as ``most`` needs, because the noise of single cells adds up.
     """
     if attribute.size <= most:
         return np.arange(attribute.size), list(attribute.labels())
@@ -206,7 +207,7 @@ def _runs(
         return runs, [*map(attribute.label, listed_codes.tolist()), f"({attribute.size - len(listed_codes)} others)"]
     extra_cells = attribute.size - attribute.declared  # missing and unknown values
     least = -(-attribute.declared // (most - extra_cells))
-    step = max((width for width in widths if width <= least), default=1)
+    step = max((width for width in widths if width <= 2 * least), default=1)
     width = -(-least // step) * step
     runs = np.arange(attribute.declared) // width
     starts = range(0, attribute.declared, width)
