@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.anonymize import KAnonymity
-from sfumato.arguments import expect, parse_integer, split_names
+from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError
 from sfumato.local import Distribution, HeavyHitters, KeyValue, Range, dumps
@@ -56,10 +56,3 @@ def test_a_refusal_does_not_list_hundreds_of_names() -> None:
     few = Domain(wide.attributes[:21])
     with pytest.raises(DomainError, match=r"it has c0, c1, .*c19, c20$"):
         few.index("c300")
-
-
-def test_names_are_separated_by_commas_outside_of_quotes():
-    assert split_names('age, "Name, full",zip') == ["age", "Name, full", "zip"]
-    assert split_names('a"b, c d ,') == ['a"b', "c d", ""]
-    assert split_names("") == [""]
-    assert split_names("a\nb,c") == ["a\nb", "c"]

@@ -18,7 +18,7 @@ from sfumato.domain.hierarchy import Hierarchy
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts, write_yaml
+from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts, split_names, write_yaml
 from sfumato.synthesize import NoisyTotal, histogram
 from sfumato.synthesize.structural_zeros import load_zeros
 from sfumato.synthesize.synthetic import load as load_release
@@ -186,3 +186,10 @@ def test_a_key_said_twice_is_refused_wherever_a_document_comes_in(entrance: str,
         enter(tmp_path, 2 * key)
     said = refused.value if entrance != "a domain in a saved model" else refused.value.__cause__
     assert "repeats a key" in str(said)
+
+
+def test_names_are_separated_by_commas_outside_of_quotes():
+    assert split_names('age, "Name, full",zip') == ["age", "Name, full", "zip"]
+    assert split_names('a"b, c d ,') == ['a"b', "c d", ""]
+    assert split_names("") == [""]
+    assert split_names("a\nb,c") == ["a\nb", "c"]

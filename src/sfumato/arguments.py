@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import operator
 from collections.abc import Iterable, Sequence
 from types import UnionType
@@ -24,19 +23,6 @@ def listed(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - _LISTED
     return ", ".join(every) if more <= 1 else f"{', '.join(every[:_LISTED])} and {more} others"
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names of a comma-separated list; a name with a comma is in double quotes.
-
-    >>> split_names('age, "Name, full",zip')
-    ['age', 'Name, full', 'zip']
-    """
-    try:
-        names = next(csv.reader([text], skipinitialspace=True))
-    except csv.Error:  # a line feed
-        names = text.split(",")
-    return [name.strip() for name in names or [""]]
 
 
 def expect(value: object, kind: type | UnionType, form: str) -> None:

@@ -35,9 +35,9 @@ from sfumato.app.cli.output import (
     working,
 )
 from sfumato.app.help_pages import HelpPage, files_next_to, help_page, missing_for_table
-from sfumato.arguments import split_names
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
+from sfumato.strict_documents import split_names
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
