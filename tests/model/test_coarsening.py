@@ -253,3 +253,29 @@ def test_sums_over_runs_and_their_way_back_are_transposes_of_each_other():
     groups = Coarsening(np.array([0, 0, 1, 2, 2]), np.ones(5))
     assert groups.labels_in(np.array([0, 1, 1])) == (0, 0, 1, 1, 1)
     assert groups.labels_in(np.array([0, 1, 2])) == groups.labels_in(None) == (0, 0, 1, 2, 2)
+
+
+def test_smoothing_takes_the_noise_of_groups_and_keeps_a_step():
+    """Forty even codes, then forty with twice the people: errors of groups fall, and the step stays."""
+    true = np.repeat([100.0, 200.0], 40)
+    errors = {"noisy": 0.0, "smoothed": 0.0}
+    for seed in range(20):
+        counts = true + np.random.default_rng(seed).normal(0, 30, 80)
+        cut = merge_neighbours(counts, 900.0, 80)
+        smooth, held = cut.smoothed(merge_neighbours(counts, 900.0, 80, max_deviations=np.inf), counts)
+        assert cut.size > 20
+        assert smooth.groups is cut.groups
+        errors["noisy"] += np.abs(cut.merge(counts) - cut.merge(true)).sum()
+        errors["smoothed"] += np.abs(held - cut.merge(true)).sum()
+        assert abs(smooth.weights[:38].mean() - 100) < 15
+        assert abs(smooth.weights[42:].mean() - 200) < 15
+    assert errors["smoothed"] < errors["noisy"] / 2
+
+
+def test_smoothing_keeps_the_sum_of_a_wider_group():
+    counts = np.array([9.0, 1.0, 2.0, 8.0, 3.0, 7.0, -4.0, -1.0, 2.0, -3.0])
+    wider = Coarsening(np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 2]), np.array([1.0, 1, 1, 1, 2, 3, 1, 1, 1, 1]))
+    single = Coarsening(np.arange(10), np.full(10, 0.5))
+    smooth, held = single.smoothed(wider, counts)
+    assert held.tolist() == [5, 5, 5, 5, 3, 7, -4, -1, 2, -3]
+    assert smooth.weights.tolist() == [5, 5, 5, 5, 4, 6, 0.5, 0.5, 0.5, 0.5]

@@ -251,6 +251,28 @@ def test_aim_measures_columns_and_candidates_as_published():
     assert len(domain) == len({name for clique in found for name in clique})
 
 
+@pytest.mark.parametrize(
+    ("columns", "smooth"),
+    [
+        (OneWayMarginals(Fraction(1)), True),
+        (OneWayMarginals(Fraction(1), as_published=True), False),
+        (OneWayMarginals(Fraction(1), for_children=True), False),
+    ],
+)
+def test_only_batched_smooths_even_ages(columns, smooth):
+    """Eighty ages of 500 people each, with noise of 71 a count: groups hold 10 deviations, and noise alone tells them
+    apart.
+    """
+    domain = Domain((Integer(name="age", minimum=0, maximum=79, unknown=Unknown.DROP),))
+    vault = SimulatedVault(ArrayTable(domain, np.repeat(np.arange(80), 500)[:, None]), seed=1)
+    fit = measure_one_way(
+        vault.mechanisms(Rho("0.0001")), BudgetSplit(Rho("0.0001"), 1), PublicTotal(40_000), columns, zeros=()
+    )
+    sizes = np.bincount(fit.coarsenings["age"].groups)
+    assert len(sizes) > 30
+    assert (np.ptp(fit.observations[-1].counts / sizes) < 1e-6) == smooth
+
+
 def test_annealing_scores_by_weighted_distance_less_the_noise():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
     state = measure_one_way(mechanisms, BudgetSplit(Rho(1), 1), PublicTotal(ROWS), OneWayMarginals(), zeros=())

@@ -106,6 +106,29 @@ class Coarsening:
         compact_codes = codes.astype(np.min_scalar_type(len(codes) - 1))
         return GroupedCells(self.weights[codes], np.cumsum(np.bincount(self.groups)), (compact_codes,))
 
+    def smoothed(self, wider: Coarsening, counts: NDArray[np.float64]) -> tuple[Coarsening, NDArray[np.float64]]:
+        """Return the groups with weights from wider groups, and the smoothed noisy count of each group.
+
+        A large group of neighbors is cut although noise hides how its parts differ.  The parts then have counts on
+        one line, or even counts, with shrunken residuals.  Wider groups of a few codes, or of negative counts, change
+        no noisy count.
+
+        Args:
+            wider: groups of the same codes, cut only where their counts differ by more than noise.
+            counts: noisy counts of the codes.
+
+        >>> counts = np.array([9.0, 12.0, 11.0, 8.0, 50.0])
+        >>> halves, runs = np.array([0, 0, 1, 1, 2]), np.array([0, 0, 0, 0, 1])
+        >>> groups = Coarsening(halves, np.ones(5))
+        >>> groups.smoothed(Coarsening(runs, np.ones(5)), counts)[1].tolist()
+        [20.0, 20.0, 50.0]
+        """
+        sums, sizes = wider.merge(counts), np.bincount(wider.groups)
+        spread = np.maximum(sums, 0.0)[wider.groups] * wider.shares()
+        known = ((sizes >= _LEAST_SHRUNK) & (sums > 0))[wider.groups]
+        weights = np.where(self.merge(spread)[self.groups] > 0, spread, self.weights)
+        return Coarsening(self.groups, weights), self.merge(np.where(known, spread, counts))
+
 
 def identity(size: int) -> Coarsening:
     """Return a coarsening in which every code is its own group."""

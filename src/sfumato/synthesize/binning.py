@@ -189,14 +189,23 @@ class FirstTables:
         max_deviations: float,
         cuts: int = MOST_CUTS,
         shrinks: bool = False,
+        smooths: bool = False,
     ) -> GroupedColumn:
-        """Return the groups of the codes and their noisy counts: :func:`coarsen` has the arguments."""
+        """Return the groups of the codes and their noisy counts: :func:`coarsen` has the arguments.
+
+        ``smooths`` is True if ordered groups that noise does not tell apart share one line of counts.
+        """
         if len(self.widths) > 1:
             return _group_nested(self, max_deviations)
         groups = coarsen(domain, self.attribute, self.single, strata, max_deviations=max_deviations, cuts=cuts)
         codes, counts = np.ones(self.attribute.size, dtype=np.int64), self.single.values.astype(np.float64)
         pieces = Pieces(codes, counts, np.full(len(codes), variance_of(self.single)))
-        return GroupedColumn(pieces, groups, merged_column(groups, self.single, self.attribute, shrinks=shrinks))
+        observed = merged_column(groups, self.single, self.attribute, shrinks=shrinks)
+        if smooths and math.isfinite(max_deviations) and not isinstance(self.attribute, Categorical):
+            wider = coarsen(domain, self.attribute, self.single, strata, max_deviations=math.inf, cuts=cuts)
+            groups, held = groups.smoothed(wider, counts)
+            observed = replace(observed, counts=held)
+        return GroupedColumn(pieces, groups, observed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -188,7 +188,7 @@ class OneWayMarginals:
         pairs: number of larger marginals that will divide the rest of the loss.  If noise would hide them, the columns
             get the whole loss. 0 skips this check.
         as_published: True for the first round of the published AIM: equal noise on all columns, no falling tails, and
-            a fit to noisy counts that are not shrunk.
+            a fit to noisy counts that are neither smoothed nor shrunk.
         cuts: largest number of groups of some ordered columns.
         for_children: True if children are drawn given the rows.  Then counts of categories are shrunken.
     """
@@ -251,6 +251,7 @@ def measure_one_way(
             max_deviations=columns.max_group_deviations,
             cuts=columns.cuts.get(each.attribute.name, MOST_CUTS),
             shrinks=columns.for_children,
+            smooths=not (columns.for_children or columns.as_published),
         )
         for each in every
     ]
