@@ -107,3 +107,27 @@ def test_many_rows_are_tuned_a_window_at_a_time(real, independent) -> None:
     for pair in combinations(range(3), 2):
         before = np.abs(table_of(many, pair) - table_of(wanted, pair)).sum()
         assert np.abs(table_of(tuned, pair) - table_of(wanted, pair)).sum() < 0.05 * before
+
+
+def test_each_count_pulls_by_its_own_variance(real, independent) -> None:
+    """Two tables disagree, and each is certain of other cells."""
+    sure = np.where(np.arange(4)[:, None] < 2, 1.0, 1e4) * np.ones((4, 3))
+    targets = [target_of(real, (0, 1), sure), target_of(independent, (0, 1), sure[::-1])]
+    mixed = np.where(sure == 1.0, table_of(real, (0, 1)), table_of(independent, (0, 1)))
+    tuned = tune_rows(independent, SIZES, targets, [], np.random.default_rng(1))
+    gap = [np.abs(table_of(rows, (0, 1)) - mixed).sum() for rows in (tuned, independent)]
+    assert gap[0] < 0.3 * gap[1]
+
+
+def test_moves_never_raise_the_squares_that_they_lower(real, independent) -> None:
+    """By hand, with a variance for each count."""
+    random = np.random.default_rng(6)
+    targets = [
+        target_of(real, pair, random.uniform(0.1, 50, (SIZES[pair[0]], SIZES[pair[1]]))) for pair in [(0, 1), (1, 2)]
+    ]
+
+    def squares(rows):
+        return sum(((table_of(rows, t.attributes) - t.counts) ** 2 / (t.variance + 0.1)).sum() for t in targets)
+
+    tuned = tune_rows(independent, SIZES, targets, [], np.random.default_rng(1))
+    assert squares(tuned) < 0.02 * squares(independent)

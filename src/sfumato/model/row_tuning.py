@@ -41,13 +41,13 @@ class TargetTable:
         attributes: numbers of its attributes, one for each axis.
         places: for each axis, the place on it of each cell of the attribute.
         counts: wanted counts, one axis for each attribute.
-        variance: variance of the error of one count.
+        variance: variance of the error of one count: a number, or one for each count.
     """
 
     attributes: tuple[int, ...]
     places: tuple[NDArray[np.int64], ...]
     counts: FloatArray
-    variance: float
+    variance: float | FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def tune_rows(
 
 @dataclass(frozen=True, eq=False)
 class _FlatTable:
-    """A target table in the array of all slopes: its first cell there, and its ``weight`` of a squared residual.
+    """A target table in the array of all slopes: its cells there, and the largest ``weight`` of a squared residual.
 
     ``offsets`` are, for each attribute, the summands of its cells in the number of a cell of the table.  ``strides``
     and ``lengths`` are the strides and lengths of its axis.  Cells of the attributes in ``joined`` share places.
@@ -123,7 +123,7 @@ class _FlatTable:
         lengths = dict(zip(target.attributes, target.counts.shape, strict=True))
         joined = frozenset(each for each, held in places.items() if len(np.unique(held)) < len(held))
         cells = slice(start, start + target.counts.size)
-        return _FlatTable(cells, offsets, steps, lengths, joined, 1 / (target.variance + _ROUNDING))
+        return _FlatTable(cells, offsets, steps, lengths, joined, float(1 / (np.min(target.variance) + _ROUNDING)))
 
     def others(self, columns: Sequence[CodeArray], rows: slice, attribute: int | None = None) -> NDArray[np.int64]:
         """Return what all attributes but one add to the number of the cell of each row in the table."""
@@ -131,7 +131,7 @@ class _FlatTable:
         return sum(added[1:], added[0]) if added else np.zeros(len(columns[0][rows]), dtype=np.int64)
 
     def slopes_of(self, slopes: FloatArray, attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the slopes of all cells of an attribute, one row for each sum of :meth:`others`.
+        """Return the numbers of ``slopes`` of all cells of an attribute, one row for each sum of :meth:`others`.
 
         This reads whole rows of memory, which is faster than one value at a time.
         """
@@ -146,35 +146,32 @@ class _FlatTable:
 class _Proposals:
     """Rows that may move to new ``cells`` of an attribute.
 
-    ``old`` and ``new`` are the numbers of their cells in each table, shape ``(tables, rows)``.  ``weights`` are those
-    of the tables, shape ``(tables, 1)``.
+    ``old`` and ``new`` are the numbers of their cells in each table, shape ``(tables, rows)``.
     """
 
     rows: NDArray[np.int64]
     cells: NDArray[np.int64]
     old: NDArray[np.int64]
     new: NDArray[np.int64]
-    weights: FloatArray
 
     def select(self, part: slice | NDArray[np.int64]) -> _Proposals:
         """Return some of the moves."""
-        return _Proposals(self.rows[part], self.cells[part], self.old[:, part], self.new[:, part], self.weights)
+        return _Proposals(self.rows[part], self.cells[part], self.old[:, part], self.new[:, part])
 
-    def gains(self, slopes: FloatArray) -> FloatArray:
+    def gains(self, slopes: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the loss that each move saves alone."""
         gains: FloatArray = slopes.take(self.old)
         gains -= slopes.take(self.new)
-        gains -= self.weights
+        gains -= (weights.take(self.old) + weights.take(self.new)) / 2
         gains[self.old == self.new] = 0.0
         total: FloatArray = gains.sum(axis=0)
         return total
 
-    def apply(self, slopes: FloatArray, sign: int = 1) -> float:
+    def apply(self, slopes: FloatArray, weights: FloatArray, sign: int = 1) -> float:
         """Make all moves, or take them back, and return the loss that this saves."""
-        change = np.broadcast_to(sign * self.weights, self.old.shape).ravel()
         before = float(slopes.take(self.old).sum() - slopes.take(self.new).sum())
-        np.add.at(slopes, self.new.ravel(), change)
-        np.subtract.at(slopes, self.old.ravel(), change)
+        np.add.at(slopes, self.new.ravel(), sign * weights.take(self.new).ravel())
+        np.subtract.at(slopes, self.old.ravel(), sign * weights.take(self.old).ravel())
         return sign * (before + float(slopes.take(self.old).sum() - slopes.take(self.new).sum())) / 2
 
 
@@ -182,27 +179,30 @@ class _Proposals:
 class _Tuning:
     """The rows while they are tuned.
 
-    ``slopes`` are, for each cell of all tables, the weighted counts of the rows minus those of the target.  ``parts``
-    is the part of the moves of each attribute that a step takes.
+    ``slopes`` are, for each cell of all tables, the counts of the rows minus those of the target, times the
+    ``weights``.  ``parts`` is the part of the moves of each attribute that a step takes.
     """
 
     columns: list[CodeArray]
     sizes: Sequence[int]
     tables: list[_FlatTable]
     slopes: FloatArray
+    weights: FloatArray
     parts: dict[int, float] = field(default_factory=dict)
 
     @staticmethod
     def of_rows(columns: Sequence[CodeArray], sizes: Sequence[int], targets: Sequence[TargetTable]) -> _Tuning:
         """Return copies of rows, before they are tuned to targets."""
-        tables, slopes, start = [], [], 0
+        tables, slopes, weights, start = [], [], [], 0
         for target in targets:
             table = _FlatTable.of_target(target, start)
             held = np.bincount(table.others(columns, slice(None)), minlength=target.counts.size)
-            slopes.append(table.weight * (held - target.counts.ravel()))
+            weights.append(np.broadcast_to(1 / (target.variance + _ROUNDING), target.counts.shape).ravel())
+            slopes.append(weights[-1] * (held - target.counts.ravel()))
             tables.append(table)
             start += target.counts.size
-        return _Tuning([column.copy() for column in columns], sizes, tables, np.concatenate(slopes))
+        copies = [column.copy() for column in columns]
+        return _Tuning(copies, sizes, tables, np.concatenate(slopes), np.concatenate(weights))
 
     def window(self, attribute: int, sweep: int) -> slice:
         """Return the rows that a step of a sweep looks at: fewer for an attribute of many cells."""
@@ -224,7 +224,7 @@ class _Tuning:
             return 0.0
         proposals, saved = self._proposals(attribute, window, tables, zeros, generator), 0.0
         for _ in range(_BATCHES):
-            single = proposals.gains(self.slopes)
+            single = proposals.gains(self.slopes, self.weights)
             saving = np.flatnonzero(single > 0)
             if not len(saving):
                 break
@@ -232,13 +232,13 @@ class _Tuning:
             part = self.parts.get(attribute, _FIRST_PART)
             many = max(1, int(part * len(saving)))
             batch = proposals.select(slice(many))
-            gain = batch.apply(self.slopes)
+            gain = batch.apply(self.slopes, self.weights)
             self.parts[attribute] = min(1.0, part * _GROW) if gain > 0 else part * _SHRINK
             if gain > 0:
                 self.columns[attribute][batch.rows] = batch.cells
                 saved, proposals = saved + gain, proposals.select(slice(many, None))
             else:
-                batch.apply(self.slopes, -1)
+                batch.apply(self.slopes, self.weights, -1)
         return saved
 
     def _proposals(
@@ -257,13 +257,16 @@ class _Tuning:
         others = np.stack([table.others(self.columns, window, attribute) for table in tables])
         starts = np.array([[table.cells.start] for table in tables])
         offsets = np.stack([table.offsets[attribute] for table in tables]) + starts
-        now = self.slopes.take(others + offsets.take(own, axis=1)).sum(axis=0)
+        held = others + offsets.take(own, axis=1)
+        now = self.slopes.take(held).sum(axis=0)
         excess = np.flatnonzero(now > 0)
+        now = now[excess] - self.weights.take(held[:, excess]).sum(axis=0) / 2
         others, own, rows = others[:, excess], own[excess], excess + window.start
         weight = sum(table.weight for table in tables)
-        saved = np.repeat((now[excess, None] - weight).astype(np.float32), self.sizes[attribute], 1)
+        saved = np.repeat(now[:, None].astype(np.float32), self.sizes[attribute], 1)
+        costs = self.slopes + self.weights / 2
         for table, base in zip(tables, others, strict=True):
-            saved -= table.slopes_of(self.slopes, attribute, base)
+            saved -= table.slopes_of(costs, attribute, base)
         saved *= generator.random(saved.shape, dtype=np.float32)
         for each in zeros:
             saved[np.broadcast_to(each.of_rows(self.columns, attribute, rows), saved.shape)] = -np.inf
@@ -275,4 +278,4 @@ class _Tuning:
         useful = np.flatnonzero((best >= least) & (chosen != own))
         own, new, others = own[useful], chosen[useful], others[:, useful]
         old_cells, new_cells = (others + offsets.take(each, axis=1) for each in (own, new))
-        return _Proposals(rows[useful], new, old_cells, new_cells, np.array([[table.weight] for table in tables]))
+        return _Proposals(rows[useful], new, old_cells, new_cells)

@@ -37,6 +37,7 @@ from sfumato.workload.counting_queries import Marginals, Workload
 ESTIMATES = "estimated tables"  # key of a stored model
 MOST_CELLS = 1 << 26  # expected counts, 512 MiB
 _LEAST_VARIANCE = 1e-6  # at a huge loss the noise variance is a float zero
+_LEAST_UNSURE = 0.02  # least variance of a count of the model that rows are tuned to, relative to that of its noise
 _BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
 
 
@@ -173,7 +174,9 @@ class Graphical:
                 places = tuple(np.arange(self.model.sizes[name]) for name in clique)
                 variance = scale**2 / precisions.get(clique, usual)
                 numbers = tuple(map(names.index, clique))
-                targets.append(TargetTable(numbers, places, scale * self.model.expected(clique), variance))
+                counts = scale * self.model.expected(clique)
+                certain = np.clip(counts / np.sqrt(variance), _LEAST_UNSURE, 1.0)  # shrinkage empties most small cells
+                targets.append(TargetTable(numbers, places, counts, variance * certain))
         first = {name: np.unique(self.coarsenings[name].groups, return_index=True)[1] for name in names}
         for place, counts in self.estimates.items():
             table = self.tables[place]
