@@ -7,8 +7,8 @@ Measurements are weighted; the rows of a unit weigh at most ``unit_weight`` toge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
@@ -56,6 +56,8 @@ _MOST_NOISE = 0.1  # of a score of three attributes, as a share of the rows; abo
 _TIED = 1e-3  # minimum mutual information, in nats, of two attributes whose table is taken from the head
 SEEN = 10.0  # minimum total of a tail, in deviations of the noise on a cell; below it noise hides the tail
 _LEAST = 1e-12
+
+_LAST_DIFFER = 0.2  # by how much the other children may differ from the last, as a share of the count of a cell
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def fit_next_child(
     if not seen:
         return fit.released(table.domain), False
     again = [known.child.named("this", each.name) for each in known.child.table.attributes]
-    drawn = Drawn(known.this, known.before, again)
+    expected = () if known.nested else tuple(_previous_by_place(known, fit))
+    drawn = Drawn(known.this, known.before, again, expected)
     return in_rounds(derived, split, fit, drawn=drawn, limits=limits), True
 
 
@@ -124,11 +127,13 @@ class Drawn:
         attributes: the drawn attributes.
         pairs: pairs of known attributes that are measured too.
         again: attributes to measure again if noise outweighs the gain of every marginal.
+        expected: tables that follow from noisy ones.  The model starts from them if only pairs are scored.
     """
 
     attributes: frozenset[str]
     pairs: frozenset[Clique]
     again: Sequence[str]
+    expected: tuple[Observation, ...] = ()
 
 
 def in_rounds(
@@ -142,7 +147,10 @@ def in_rounds(
     """Spend the rest of the loss on marginals with a drawn attribute, and return the fitted model."""
     table = derived.table
     interest: dict[Clique, float] = {}
-    for ways, part, cell_share in _rounds(derived, split, fit, drawn=drawn, limits=limits):
+    rounds = _rounds(derived, split, fit, drawn=drawn, limits=limits)
+    if rounds is _PAIRS_ALONE and drawn.expected:
+        fit = replace(fit, model=fit_model((*fit.observations, *drawn.expected), fit.model))
+    for ways, part, cell_share in rounds:
         candidates = affordable(_candidates(fit, drawn, interest, ways, limits), table.domain, fit, limits)
         candidates = [clique for clique in candidates if derived.counted_cells(clique) <= COUNTABLE]
         if not candidates:
@@ -211,6 +219,29 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
         for name, first in firsts.items():
             factors.append(Factor((name,), logarithm(regroup(given, {name: first}).values)))
     return started(coarsenings, factors, dict(zip(alone, measured, strict=True)), observations, total), seen
+
+
+def _previous_by_place(known: KnownColumns, fit: Fit) -> Iterator[Observation]:
+    """Yield the columns of the previous child at each place of a child, at no loss.
+
+    They follow from the head's model and the noisy columns of ``fit``; no row is read.  The previous child of a second
+    child is the first one.  That of a later child is one of the children whose columns were measured, but not the last.
+    """
+    child, source = known.child, _of_many(known)
+    regroup = partial(regrouped, known.source, fit.coarsenings)
+    (weights,) = _known_factors(known, fit.coarsenings)
+    numbers = regroup(source, {child.number: child.number}).values
+    places = np.tensordot(numbers, np.exp(weights.values), axes=1).sum(axis=1)
+    places *= fit.model.total / max(places.sum(), _LEAST)
+    columns = {observation.attributes: observation for observation in fit.observations}
+    for each in child.plain:
+        column, name = columns[child.named("this", each.name),], child.named("previous", each.name)
+        first = regroup(source, {name: child.named("first", each.name)}).values
+        later = np.where(first > 0, np.maximum(column.counts, _LEAST), 0.0)  # no child follows a final value
+        shares = np.stack([each / max(each.sum(), _LEAST) for each in (first, *[later] * (len(places) - 1))])
+        counts = places[:, None] * shares
+        variance = column.variance + (_LAST_DIFFER * counts) ** 2
+        yield Observation((f"{child.table.name}.place", name), counts, variance)
 
 
 def expected_weight(table: DerivedTable, source: Graphical, number: str, counts: FloatArray) -> float:
