@@ -79,13 +79,14 @@ Lower is better:
 
 `batched` is ahead of both versions of MST in the k-marginal score, in correlations and in consistent rows. In the
 divergence of single columns it is ahead at epsilon 1, and behind `sfumato-mst` at epsilon 10. Its pMSE is the best at
-epsilon 10. At epsilon 1 it is level with that of `mbi-mst`, within the standard error.
+epsilon 10. At epsilon 1 that of `mbi-mst` is better, by two standard errors. The releases of `batched` are of commit
+`1eecb2d8`, those of `sfumato-mst` of `2da814dd`.
 
 Slopes are no gain. At epsilon 1 those of `sfumato-mst` are better; at epsilon 10, one release of `mbi-mst` is. The
 largest error of `batched` is mostly that of about 400 Native American women. MST does not measure income by race, so
-the slope of each group is about that of all people. The slope of all people is .04 off with `batched` at epsilon 1, and
-.07 with `sfumato-mst`. The mean error over the nine groups is .074 and .053 at epsilon 1, and .043 and .052 at
-epsilon 10.
+the slope of each group is about that of all people. In releases of commit `2da814dd`, the slope of all people was .04
+off with `batched` at epsilon 1, and .07 with `sfumato-mst`. The mean error over the nine groups was .074 and .053 at
+epsilon 1, and .043 and .052 at epsilon 10.
 
 """
 
