@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato.app.api.methods import split_names
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.domain import load as load_domain
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts, split_names, write_yaml
+from sfumato.strict_documents import read_json, read_yaml, read_yaml_texts, write_yaml
 from sfumato.synthesize import NoisyTotal, histogram
 from sfumato.synthesize.structural_zeros import load_zeros
 from sfumato.synthesize.synthetic import load as load_release

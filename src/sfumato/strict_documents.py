@@ -1,4 +1,4 @@
-"""Strict readers of JSON and YAML documents, which refuse ambiguous values, a writer, and a reader of lists of names.
+"""Strict readers of JSON and YAML documents, which refuse ambiguous values, and a writer.
 
 Python's reader of JSON and PyYAML take the last of two equal keys.  The first accepts ``NaN``.  The second reads
 ``yes`` and ``off`` as booleans, ``010`` as eight and ``1:30`` as ninety.  A program that checks a document with one
@@ -7,7 +7,6 @@ reader and uses it with another would see two different documents, and a person 
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -18,19 +17,6 @@ from typing import Any, TypeAlias
 from sfumato.errors import InputError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names of a comma-separated list; a name with a comma is in double quotes.
-
-    >>> split_names('age, "Name, full",zip')
-    ['age', 'Name, full', 'zip']
-    """
-    try:
-        names = next(csv.reader([text], skipinitialspace=True))
-    except csv.Error:  # a line feed
-        names = text.split(",")
-    return [name.strip() for name in names or [""]]
 
 
 def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 -- JSON

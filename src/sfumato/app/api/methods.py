@@ -1,10 +1,11 @@
-"""The choices of anonymization, for every front end.
+"""The choices of anonymization and a reader of lists of names, for every front end.
 
-Nothing is imported here, because the command line shows these words before it loads anything.
+Only the standard library is imported here, because the command line shows these words before it loads anything.
 """
 
 from __future__ import annotations
 
+import csv
 from enum import StrEnum
 
 EXACT_FIGURES = "These figures are exact and as secret as the table: they are for its owner alone."
@@ -42,3 +43,16 @@ class MissingValues(StrEnum):
 
     CATEGORY = "category"
     SUPPRESS = "suppress"
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names of a comma-separated list; a name with a comma is in double quotes.
+
+    >>> split_names('age, "Name, full",zip')
+    ['age', 'Name, full', 'zip']
+    """
+    try:
+        names = next(csv.reader([text], skipinitialspace=True))
+    except csv.Error:  # a line feed
+        names = text.split(",")
+    return [name.strip() for name in names or [""]]

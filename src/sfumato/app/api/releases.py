@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
+from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues, split_names
 from sfumato.app.api.questions import LossFields, Name, NumberText, StrictModel
 from sfumato.errors import InputError, QueryError
-from sfumato.strict_documents import split_names
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized, Hierarchy, Keep, Quasi, RowLimit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
+from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues, split_names
 from sfumato.app.cli.domain_file import CsvOptions
 from sfumato.app.cli.options import (
     JsonOption,
@@ -37,7 +37,6 @@ from sfumato.app.cli.output import (
 from sfumato.app.help_pages import HelpPage, files_next_to, help_page, missing_for_table
 from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
-from sfumato.strict_documents import split_names
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
