@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.app.api.methods import split_names
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.domain import load as load_domain
 from sfumato.domain.hierarchy import Hierarchy
@@ -187,10 +186,3 @@ def test_a_key_said_twice_is_refused_wherever_a_document_comes_in(entrance: str,
         enter(tmp_path, 2 * key)
     said = refused.value if entrance != "a domain in a saved model" else refused.value.__cause__
     assert "repeats a key" in str(said)
-
-
-def test_names_are_separated_by_commas_outside_of_quotes():
-    assert split_names('age, "Name, full",zip') == ["age", "Name, full", "zip"]
-    assert split_names('a"b, c d ,') == ['a"b', "c d", ""]
-    assert split_names("") == [""]
-    assert split_names("a\nb,c") == ["a\nb", "c"]

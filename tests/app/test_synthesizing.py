@@ -17,6 +17,7 @@ from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
 import sfumato as sf
+from sfumato.app.api.methods import split_names
 from sfumato.app.api.releases import SynthesizeRequest
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import BudgetError, LossError, QueryError
@@ -426,3 +427,10 @@ def test_a_refusal_in_python_names_delta_as_well(workspace: Path) -> None:
     pure = sf.open(table, domain=domain, ledger=f"sqlite:///{workspace}/p.ledger", limit=sf.Epsilon(1), create=True)
     with pytest.raises(LossError, match=r"can never take a delta or a rho; .* with the limit 1,1e-9"):
         sf.synthesize.batched(pure, loss=sf.EpsilonDelta("0.1", "1e-9"), **asked)
+
+
+def test_names_are_separated_by_commas_outside_of_quotes():
+    assert split_names('age, "Name, full",zip') == ["age", "Name, full", "zip"]
+    assert split_names('a"b, c d ,') == ['a"b', "c d", ""]
+    assert split_names("") == [""]
+    assert split_names("a\nb,c") == ["a\nb", "c"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.api.methods import split_names
 from sfumato.app.cli.judge.audit_command import DRAWS
 from sfumato.app.cli.options import (
     DatasetOption,
@@ -354,7 +355,7 @@ def frontier(options: FrontierOptions) -> None:
     require("plots", "the page")
     require("evaluate", "the learner")
     domain, view = options.rows_domain()
-    quasi = tuple(domain[name.strip()].name for name in options.quasi.split(",")) if options.quasi else ()
+    quasi = tuple(domain[name].name for name in split_names(options.quasi)) if options.quasi else ()
     with working(f"Reading {redacted_source(options.table)}"):
         people = _split(options.table, options.holdout, domain, view, seed=options.seed)
     target = domain[options.target].name if options.target else domain.names[-1]
