@@ -168,7 +168,8 @@ than .01 farther off than dealt children. The largest such excess is next to it.
 REST = """
 Most pairs that are worse at 6,000 units have columns with no relation: the noise of both columns is their error.
 Five releases say little about single pairs: in 44 simulated releases with other noise, 5 of 16 cross pairs of homes and
-6 of 16 of trips are worse, and in 12 releases 15 of 55 sibling pairs of visits.
+6 of 16 of trips were worse, and in 12 releases 15 of 55 sibling pairs of visits. These and all figures below were
+simulated before the change that the last paragraph describes.
 
 These changes were tried as well and left out. Smoothing ordered columns by evidence, 1.5 times the share of the loss
 for columns of tails, and less loss for tails gained nothing over eight seeds, paired. Priors from the first child made
