@@ -216,8 +216,9 @@ def test_an_evaluated_page_prints_on_one_sheet(releases, tmp_path: Path, points:
     judged = points_to_judge((), ACCURACY, purpose=Purpose(), right=0.999, evaluated=True)
     assert sum(each.text.startswith("Not for use") for each in judged) == 1
     long = "The draft took bounds, values, days from the table, and nobody edited it before it was accepted"
-    checks = ordered_checks(*page.checks, *judged)
-    checks = ordered_checks(*checks, *[Check(long, to_judge=True)] * (points - sum(each.to_judge for each in checks)))
+    known = ordered_checks(*page.checks, *judged)  # noise decides if the release has one check more to judge
+    to_judge = [each for each in known if each.to_judge] + [Check(long, to_judge=True)] * points
+    checks = ordered_checks(*(each for each in known if not each.to_judge), *to_judge[:points])
     page = replace(page, accuracy=ACCURACY, risk=UNJUDGED, checks=checks)
     assert page.to_judge == points
     text = render_sign_off(page)
