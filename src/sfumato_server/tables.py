@@ -200,9 +200,9 @@ def open_source(dataset: Dataset, description: Description) -> SourceTables:
     files = source_files(dataset, description)
     try:
         if isinstance(description, Schema):
-            tables = {table.name: open_schema_table(description, table, dataset.source) for table in description}
+            tables = {table.name: open_schema_table(table, dataset.source) for table in description}
         else:
-            tables = {_TABLE: open_table(dataset.source, csv=description.csv)}
+            tables = {_TABLE: open_table(dataset.source, csv=description.csv, empty=True)}
     except InputError as error:
         raise TableError(str(error), culprit=dataset.name) from error
     present = {column.name for table in tables.values() for column in table.schema()}
@@ -223,9 +223,9 @@ def open_copies(description: Description, copies: Sequence[TableCopy], folder: P
     """
     by_name = {copy.name: copy for copy in copies}
     if isinstance(description, Schema):
-        may_be_empty = {table.name: not table.public and table.name != description.units for table in description}
+        may_be_empty = {table.name: not table.public for table in description}
     else:
-        may_be_empty = {_TABLE: False}
+        may_be_empty = {_TABLE: True}
     tables = {name: by_name[name].open(folder, empty=empty) for name, empty in may_be_empty.items()}
     return _open(description, tables)
 

@@ -62,6 +62,12 @@ RELEASED = {
     "values that nobody declared": {"visits": VISITS.replace(",a\n", ",zzz\n").replace("2023-01", "1999-01")},
     "a visit whose patient is left out": {"patients": PATIENTS.replace("3,m", "3,q")},
     "a visit without a key": {"visits": VISITS + ",5,2023-05-05,a\n,5,2023-05-05,a\n"},
+    "no patient": {"patients": "patient,sex\n"},
+    "no row at all": {
+        "patients": "patient,sex\n",
+        "visits": "visit,patient,came,kind\n",
+        "tests": "visit,kind\n",
+    },
     "one patient": {
         "patients": "patient,sex\n0,f\n",
         "visits": "visit,patient,came,kind\n1,0,2023-05-05,a\n",
@@ -73,7 +79,6 @@ REFUSED = {
     "two visits of one key": ({"visits": VISITS + "0,5,2023-05-05,a\n"}, "names several rows"),
     "no column of the unit": ({"visits": VISITS.replace("visit,patient", "visit,person")}, "no column 'patient'"),
     "no table": ({"tests": None}, "no file tests.csv"),
-    "no patient": ({"patients": "patient,sex\n"}, "no rows"),
     "no table at all": ({"tests": ""}, "tests.csv"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -177,6 +178,23 @@ def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None
             break
     assert "the noise at this loss is larger than the table" in said
     assert "No row fits" not in said
+
+
+def test_a_table_without_rows_is_released_like_one_of_a_row(workspace: Path) -> None:
+    """A neighbor of the table of one person has none: no refusal, code or line before the noise tells them apart."""
+    for name, rows in (("none", ""), ("one", "40,yes,T1\n")):
+        (workspace / name).mkdir()
+        (workspace / name / "people.csv").write_text("age,married,town\n" + rows)
+        (workspace / name / "people.yaml").write_text(DOMAIN)
+    asked = [
+        ("query", "people.csv", "SELECT town, AVG(age) FROM people GROUP BY town", "--limit", "9", "--create"),
+        ("query", "people.csv", "SELECT MEDIAN(age), COUNT(DISTINCT town) FROM people"),
+        *(("synthesize", "people.csv", "--method", each, "--out", f"{each}.csv") for each in ("batched", "aim", "mst")),
+    ]
+    for command in asked:
+        said = [sfumato(*command, "--epsilon", "1", cwd=workspace / name).stderr for name in ("none", "one")]
+        before_noise = {re.split("Answering|Making the release", each)[0] for each in said}
+        assert len(before_noise) == 1
 
 
 def test_the_codebook_counts_the_rows_that_were_written(workspace: Path) -> None:

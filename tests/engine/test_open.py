@@ -95,10 +95,16 @@ def test_files_that_are_not_what_they_say(tmp_path, name):
 
 
 def test_tables_without_rows(tmp_path):
+    """A draft needs rows.  A described table may have none, because one person may own them all."""
     empty = pa.table({"word": pa.array([], pa.string())})
     pq.write_table(empty, tmp_path / "empty.parquet")
-    for source in (tmp_path / "empty.parquet", empty, empty.to_pandas(), pl.from_arrow(empty)):
+    (tmp_path / "empty.csv").write_text("word\n")
+    domain = Domain((Categorical(name="word", values=("a", "b"), unknown=Unknown.DROP),))
+    files = (tmp_path / "empty.parquet", tmp_path / "empty.csv")
+    for source in (*files, empty, empty.to_pandas(), pl.from_arrow(empty), pl.DataFrame(schema=["word"])):
         assert "no rows" in refused(source)
+        encoded = open_table(source, empty=True).encode(domain)
+        assert reveal(encoded.marginals([("word",)])[0]).tolist() == [0, 0]
 
 
 def test_frames_that_arrow_cannot_hold():

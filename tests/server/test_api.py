@@ -352,6 +352,13 @@ def test_only_the_number_depends_on_whether_one_person_or_none_matches(server, a
     assert charges[0] == charges[1] > 0
 
 
+def test_a_dataset_without_rows_answers_like_any_other(steward, people, tmp_path):
+    parquet.write_table(parquet.read_table(people).slice(0, 0), tmp_path / "nobody.parquet")
+    steward.register("nobody", source=str(tmp_path / "nobody.parquet"), domain=DOMAIN, limit="1e5")
+    found = steward.ask("nobody", "SELECT COUNT(*) FROM people", epsilon="1e4")
+    assert found.rows[0]["values"][0]["estimate"] == 0
+
+
 def test_bodies_that_are_too_large_or_no_json_are_refused(server):
     headers = {"Authorization": f"Bearer {server.key('big', Scope.ANALYST)}", "Content-Type": "application/json"}
     address = f"{server.address}/v1/datasets/people/query"

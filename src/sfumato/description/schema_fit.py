@@ -59,7 +59,7 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
         TableError: a table is missing, or lacks a column.
     """
     return {
-        table.name: domain_fit(open_schema_table(schema, table, source), Domain(table.attributes))
+        table.name: domain_fit(open_schema_table(table, source), Domain(table.attributes))
         for table in schema
         if table.attributes
     }
@@ -82,7 +82,7 @@ def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionF
     for table in schema:
         if not table.attributes or table.public:
             continue
-        opened = None if source is None else open_schema_table(schema, table, source)
+        opened = None if source is None else open_schema_table(table, source)
         domain = Domain(table.attributes, draft=schema.draft, drafted=_drafted_of(schema, table.name))
         for finding in domain_findings(domain, opened):
             if finding.kind is not FindingKind.UNIT:  # the schema states the unit of each row

@@ -178,7 +178,7 @@ def refuse_header(names: Sequence[str], title: str) -> None:
         TableError: there is no name, all names are blank, or one holds the character NUL.
     """
     if not names:
-        raise TableError(f"{title} is empty; it needs a header and at least one row", culprit=title)
+        raise TableError(f"{title} is empty; it needs a header", culprit=title)
     if not any(names):
         raise TableError(f"{title} has no names in its first line: remove it, or write the names there", culprit=title)
     if any("\0" in name for name in names):

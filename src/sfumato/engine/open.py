@@ -40,7 +40,7 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
             mysql, mariadb); ``spark:PATH`` of Parquet or CSV, ``spark:NAME`` of a table in Spark's catalog, or a Spark
             DataFrame; or a table that is open.  Named row labels of a pandas frame are columns.
         csv: the format of a CSV file, as in its domain.  Default: the usual format for its name.
-        empty: true if it may have no rows, because it is one of several tables.
+        empty: true if it may have no rows, because it is described: one person may own all rows.
 
     Raises:
         InputError: the source is none of these, or its engine is not installed.

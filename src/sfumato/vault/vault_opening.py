@@ -60,7 +60,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
 
     expect(domain, Domain | str | Path, "a domain is a Domain, such as an accepted draft, or the path of its file")
     described = _accepted(domain)
-    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
+    encoded, content = open_table(table, csv=described.csv, empty=True).encode_with_content(described)
     journal = open_ledger(
         ledger or default_ledger_url(domain), dataset=dataset, limit=limit, unit=described.unit, create=create
     )
@@ -99,7 +99,7 @@ def open_vault_later(
         VersionError: the table differs from the last version, and ``new_version`` is not set.
     """
     described = _accepted(domain)
-    opened = open_table(table, csv=described.csv)
+    opened = open_table(table, csv=described.csv, empty=True)
     refuse_missing(opened, raw)
     encoded, content = opened.encode_with_content(described)
     ledger.declare_later(content, new=new_version)

@@ -277,7 +277,7 @@ def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTabl
 
 
 def _join_engine(schema: Schema, source: object) -> JoinEngine:
-    return _engine_of({table.name: open_schema_table(schema, table, source) for table in schema}, source)
+    return _engine_of({table.name: open_schema_table(table, source) for table in schema}, source)
 
 
 def _engine_of(tables: Mapping[str, ProtectedTable], source: object) -> JoinEngine:
@@ -333,16 +333,15 @@ def _one_table(table: ProtectedTable, domain: Domain, content: Content | None) -
     return made
 
 
-def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
+def open_schema_table(table: SchemaTable, source: object) -> ProtectedTable:
     """Open one table of a schema in place.
 
     Raises:
         InputError: the source is invalid for :func:`open_tables`.
-        TableError: the table is missing, or cannot be read; or it has no rows, and is public or lists all units.  For
-            other tables no error reveals whether there are rows, because one person may own them all.
+        TableError: the table is missing, or cannot be read; or it is public and has no rows.  For other tables no error
+            reveals whether there are rows, because one person may own them all.
     """
-    empty = not table.public and table.name != schema.units
-    return open_table(table_place(table, source), csv=table.csv, empty=empty)
+    return open_table(table_place(table, source), csv=table.csv, empty=not table.public)
 
 
 def table_place(table: SchemaTable, source: object) -> object:
