@@ -1,5 +1,6 @@
 """Pairs for which the junction tree has no room: measured within the loss, and in the rows."""
 
+import warnings
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -111,6 +112,12 @@ def test_structural_zeros_stay_empty(weight) -> None:
     rows = made.codes()
     assert not ((rows[:, 0] == 0) & (rows[:, 5] > 3)).any()
     assert max(wrong(rows, pair) for pair in PAIRS) < 0.03
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_few_rows_and_none_are_drawn_without_a_warning(release, rows) -> None:
+    with warnings.catch_warnings(action="error"):
+        assert release[0].model.sample(np.random.default_rng(1), rows).shape == (rows, COLUMNS)
 
 
 def test_tuning_seldom_breaks_a_relation_of_the_model() -> None:

@@ -146,13 +146,14 @@ class Graphical:
 
         Tuning changes the first rows most, so the rows are put in random order again.
         """
-        if not self.estimates:
-            return groups
         names = self.domain.names
+        rows = len(groups[names[0]])
+        if not (self.estimates and rows):
+            return groups
         columns = tune_rows(
             [groups[name] for name in names],
             [self.model.sizes[name] for name in names],
-            self._targets(len(groups[names[0]])),
+            self._targets(rows),
             _impossible_cells(self.model, names),
             random,
         )
