@@ -108,6 +108,18 @@ def test_jobs_go_with_persons_and_with_one_another() -> None:
     assert off < 0.04  # dealt at random, the jobs alone would be off by a third
 
 
+def test_the_job_before_a_third_one_is_like_later_jobs() -> None:
+    """Of the four jobs of a person the first has another pay.  Noise hides triples with the place."""
+    person = Row((1, 1), tuple(Row((pay,)) for pay in (0, 2, 2, 2)))
+    release, _ = simulated([Row((0,), (person,))] * 3000, nested(2, 4), loss=Rho("0.02"))
+    tail = release.child_models["jobs.tail"]
+    assert max(len(each.attributes) for each in tail.measured) == 2
+    pays = tail.cells(("jobs.place", "jobs.previous.pay")).reshape(3, -1)
+    shares = pays[:, 2] / pays.sum(axis=1)
+    assert shares[0] < 0.1
+    assert shares[1:].min() > 0.9
+
+
 @pytest.mark.parametrize("loss", [Rho("0.5"), Epsilon(20), EpsilonDelta("10", "1e-9")], ids=str)
 def test_all_that_is_measured_adds_up_to_the_loss_and_no_more(loss) -> None:
     _, vault = simulated(some_houses(800, 6), nested(3, 2), loss=loss)

@@ -114,8 +114,7 @@ def fit_next_child(
     if not seen:
         return fit.released(table.domain), False
     again = [known.child.named("this", each.name) for each in known.child.table.attributes]
-    expected = () if known.nested else tuple(_previous_by_place(known, fit))
-    drawn = Drawn(known.this, known.before, again, expected)
+    drawn = Drawn(known.this, known.before, again, tuple(_previous_by_place(known, fit)))
     return in_rounds(derived, split, fit, drawn=drawn, limits=limits), True
 
 
@@ -224,24 +223,22 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
 def _previous_by_place(known: KnownColumns, fit: Fit) -> Iterator[Observation]:
     """Yield the columns of the previous child at each place of a child, at no loss.
 
-    They follow from the head's model and the noisy columns of ``fit``; no row is read.  The previous child of a second
-    child is the first one.  That of a later child is one of the children whose columns were measured, but not the last.
+    They follow from the head's model, the places in ``fit`` and its noisy columns; no row is read.  The previous child
+    of a second child is the first one.  That of a later child is one of the children whose columns were measured, but
+    not the last.
     """
     child, source = known.child, _of_many(known)
-    regroup = partial(regrouped, known.source, fit.coarsenings)
-    (weights,) = _known_factors(known, fit.coarsenings)
-    numbers = regroup(source, {child.number: child.number}).values
-    places = np.tensordot(numbers, np.exp(weights.values), axes=1).sum(axis=1)
-    places *= fit.model.total / max(places.sum(), _LEAST)
+    place = f"{child.table.name}.place"
+    places = fit.model.expected((place,))
     columns = {observation.attributes: observation for observation in fit.observations}
     for each in child.plain:
         column, name = columns[child.named("this", each.name),], child.named("previous", each.name)
-        first = regroup(source, {name: child.named("first", each.name)}).values
+        first = regrouped(known.source, fit.coarsenings, source, {name: child.named("first", each.name)}).values
         later = np.where(first > 0, np.maximum(column.counts, _LEAST), 0.0)  # no child follows a final value
         shares = np.stack([each / max(each.sum(), _LEAST) for each in (first, *[later] * (len(places) - 1))])
         counts = places[:, None] * shares
         variance = column.variance + (_LAST_DIFFER * counts) ** 2
-        yield Observation((f"{child.table.name}.place", name), counts, variance)
+        yield Observation((place, name), counts, variance)
 
 
 def expected_weight(table: DerivedTable, source: Graphical, number: str, counts: FloatArray) -> float:
