@@ -87,7 +87,7 @@ class Search:
             for size in (3, 4)
             for chosen in combinations(others, size)
         ]
-        small = METHOD.affordable(sets, domain, fit, SizeLimits())
+        small = METHOD.affordable(sets, fit, SizeLimits())
         tables = marginal_selection.coarsened_marginals(fit, domain, small, deviation)
         return [table for table in tables if table.cells * deviation <= fit.model.total]
 

@@ -145,18 +145,6 @@ def test_what_a_delta_would_give_is_said_before_linked_tables_are_charged(villag
     assert "Before it is charged: add --delta 1e-6, then epsilon = 2 needs 2 % of the budget" in told
 
 
-def test_pairs_of_too_many_cells_are_named_before_linked_tables_are_charged(village: Path) -> None:
-    new = ("--limit", "20,1e-6", "--create")
-    assert "not measured" not in sfumato(*ASKED, "--out", "made", *new, cwd=village).stderr
-    schema = (village / "village.yaml").read_text()
-    for most, words in ((2046, ""), (2047, ": persons.age x that of the next row; declare edges.")):
-        (village / "wide.yaml").write_text(schema.replace("maximum: 3", f"maximum: {most}"))
-        wide = ("synthesize", "village", "--schema", "wide.yaml", "--epsilon", "1", "--delta", "1e-6")
-        told = sfumato(*wide, "--out", f"made-{most}", *new, "--ledger", f"{most}.ledger", cwd=village).stderr
-        assert ("pairs of more than 4,194,304 cells are not measured" in told) is bool(words)
-        assert words in told
-
-
 def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: Path) -> None:
     refused = sfumato(*PURE, "--limit", "2,1e-6", "--create", cwd=village, code=3)
     assert "Add --delta 1e-6, then epsilon = 2 needs 100 % of the budget" in refused.stderr

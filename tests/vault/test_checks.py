@@ -104,8 +104,8 @@ def test_tables_that_no_engine_holds_are_refused_together_and_counted_once_each(
 def test_candidates_whose_tables_no_engine_holds_are_refused_before_the_charge() -> None:
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9999, unknown=Unknown.CLAMP) for name in "xyz"))
     encoded = ArrayTable(wide, np.zeros((1, 3), dtype=np.int64))
-    one = ((0,) * 10000,) * 2
-    distances = tuple(Distance(pair, np.zeros(1, dtype=np.int64), groups=one) for pair in (("x", "y"), ("x", "z")))
+    one = ((0,) * 10000, None)
+    distances = tuple(Distance(pair, np.zeros(10000, dtype=np.int64), groups=one) for pair in (("x", "y"), ("x", "z")))
     mechanisms = SimulatedVault(encoded, seed=0).mechanisms(Epsilon(1))
     with pytest.raises(SizeError, match="200,000,000 cells"):
         mechanisms.select(MarginalErrors(distances, (ONE, ONE), (ONE, ONE)), Epsilon(1))

@@ -17,6 +17,7 @@ from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.vault import contribution
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
@@ -194,3 +195,19 @@ def test_wrong_related_tables_are_refused() -> None:
     with pytest.raises(DomainError, match="lists the units"):
         LinkedTables(schema=TABLES.schema, children=(houses,))
     assert link_tables(TABLES.schema).children[0].most == 6
+
+
+@pytest.mark.parametrize("of", [("persons.previous.age", "persons.this.age"), ("persons.number", "persons.this.age")])
+def test_tables_that_are_counted_over_groups_have_the_same_counts_and_sensitivity(of, monkeypatch) -> None:
+    groups = tuple(tuple(code % 2 for code in range(TAIL.domain[name].size)) for name in of)
+    marginal = DerivedMarginal(TAIL, of, groups)
+    questions = [marginal, DerivedDistance(TAIL, of, np.array([WHOLE, 0, 3, 1]), groups)]
+    over_codes = [moved(each, TABLES, UNITS, LIKELY[-1]) for each in questions]
+    assert marginal.table().groups is None
+    monkeypatch.setattr(contribution, "DENSE_CELLS", 4)
+    assert marginal.table().groups == groups
+    assert [moved(each, TABLES, UNITS, LIKELY[-1]) for each in questions] == over_codes
+    for question in questions:
+        changes = [moved(question, TABLES, [], unit) for unit in UNITS]
+        most = max(sum(map(abs, change)) for change in changes), max(sum(x**2 for x in change) for change in changes)
+        assert all(one <= stated for one, stated in zip(most, question.sensitivity(TABLES.unit_domain), strict=True))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
@@ -20,7 +21,7 @@ from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault import mechanisms
-from sfumato.vault.measurables import Marginal
+from sfumato.vault.measurables import Distance, Marginal
 from sfumato.vault.mechanisms import ExactTables, cube_question
 from sfumato.vault.unit_measurables import Units
 from sfumato.vault.value_measurables import Bins, Moments, Sum
@@ -190,3 +191,35 @@ def test_rows_that_changed_are_counted_anew_under_a_new_version(tmp_path):
         versions.append(encoded.version)
     assert counts == [200, 300]
     assert versions[0] != versions[1]
+
+
+def test_a_pair_of_too_many_cells_is_counted_over_its_groups():
+    random, rows = np.random.default_rng(3), 400
+    numbers = {"x": random.integers(0, 3000, rows), "y": random.integers(0, 2000, rows)}
+    domain = Domain(
+        tuple(
+            Integer(name=name, minimum=0, maximum=most - 1, unknown=Unknown.DROP)
+            for name, most in (("x", 3000), ("y", 2000))
+        )
+    )
+    groups = tuple(number // 1000 for number in range(3000)), tuple(number % 2 for number in range(2000))
+    where = Among("y", frozenset(range(700)))
+    held = numbers["y"] < 700
+    for encoded in (
+        open_table(pa.table(numbers)).encode(domain),
+        ArrayTable(domain, np.column_stack([numbers["x"], numbers["y"]])),
+    ):
+        exactly = ExactTables(encoded)
+        for condition, kept in ((None, np.ones(rows, dtype=bool)), (where, held)):
+            question = Marginal(("x", "y"), condition, groups)
+            (counts,) = exactly.answers([question])
+            expected = np.zeros((3, 2), dtype=np.int64)
+            np.add.at(expected, (numbers["x"][kept] // 1000, numbers["y"][kept] % 2), 1)
+            assert counts.tolist() == expected.ravel().tolist()
+            assert question.table().size(domain) == 6
+            assert question.sensitivity(domain) == (1, 1)
+        reference = np.arange(6)
+        (distance,) = exactly.answers([Distance(("x", "y"), reference, groups)])
+        unconditional = exactly.answers([Marginal(("x", "y"), None, groups)])[0]
+        assert distance.tolist() == [np.abs(unconditional - reference).sum()]
+        assert exactly.held_bytes < 20_000

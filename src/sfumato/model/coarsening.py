@@ -72,10 +72,10 @@ class Coarsening:
         """Return the groups as a measurement names them, or None if every code is its own group."""
         return None if self.trivial else tuple(self.groups.tolist())
 
-    def labels_in(self, runs: NDArray[np.int64] | None) -> tuple[int, ...] | None:
-        """Return the labels of runs of groups, given the run of each group."""
+    def labels_in(self, runs: NDArray[np.int64] | None, *, always: bool = False) -> tuple[int, ...] | None:
+        """Return the labels of runs of groups, given the run of each group; ``always`` also if codes are groups."""
         if runs is None or len(runs) == runs[-1] + 1:
-            return self.labels
+            return tuple(self.groups.tolist()) if always else self.labels
         return tuple(runs[self.groups].tolist())
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:

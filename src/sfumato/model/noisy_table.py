@@ -289,7 +289,7 @@ def restore_tables(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTab
 def _restored(domain: Domain, payload: Mapping[str, Any], index: int, listed: Mapping[str, Any]) -> NoisyTable:
     names = tuple(listed["attributes"])
     kinds = tuple(None if place is None else payload[f"noisy groups {place}"] for place in listed["groups"])
-    groups = tuple(None if kind is None else tuple(map(int, kind)) for kind in kinds)
+    groups = tuple(None if kind is None else tuple(map(int, np.asarray(kind).tolist())) for kind in kinds)
     sizes = [domain[name].size for name in names]
     shape = tuple(
         size if kind is None else _number_of_groups(kind, size) for kind, size in zip(groups, sizes, strict=True)

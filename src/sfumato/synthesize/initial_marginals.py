@@ -42,7 +42,7 @@ from sfumato.synthesize.budget_allocation import (
 from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.structural_zeros import Zeros, apply_zeros, kinds
-from sfumato.vault.contribution import Groups
+from sfumato.vault.contribution import DENSE_CELLS, Groups
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement, StoredMarginal, check_size
 from sfumato.vault.mechanisms import noises
@@ -79,10 +79,14 @@ class Fit:
     sparse: frozenset[Clique] = frozenset()
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
-        """Return the public coarsening of a marginal; None if every code is its own group."""
+        """Return the public coarsening of a marginal; None if every code is its own group.
+
+        It names the groups of all attributes if the vault has to count over them (:func:`too_fine`).
+        """
+        every = [self.coarsenings[name] for name in attributes]
+        fine = math.prod(len(each.groups) for each in every) > DENSE_CELLS
         labels = tuple(
-            self.coarsenings[name].labels_in(None if runs is None else runs.labels(axis))
-            for axis, name in enumerate(attributes)
+            each.labels_in(None if runs is None else runs.labels(axis), always=fine) for axis, each in enumerate(every)
         )
         return labels if any(label is not None for label in labels) else None
 

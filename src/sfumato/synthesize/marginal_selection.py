@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, compress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
 from sfumato.synthesize.graphical import EstimatedTable
 from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.structural_zeros import Zeros
+from sfumato.vault.contribution import DENSE_CELLS
 from sfumato.vault.interface import Measures
 from sfumato.vault.measurables import Distance, Marginal, Measurement
 
@@ -65,7 +66,7 @@ class SizeLimits:
             at most a quarter of them.
         candidates: marginals of each number of attributes that a round of ``batched`` scores, once it knows which of
             them are likely to matter.  Their scores share one loss.
-        marginal: cells of one marginal over the codes, as the vault counts it.
+        marginal: cells of one marginal, as the vault counts it.
         prior_marginals: True if ``batched`` may use earlier released marginals of the same data.
         distance_bounds: True if ``batched`` also measures the distance of every pair of its final model from the table.
             It takes 3 % of the loss, and bounds the error of pairs that were not measured.
@@ -160,20 +161,29 @@ class Scored:
 UNSCORED = Scored((), np.zeros(0))
 
 
-def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: SizeLimits) -> list[Clique]:
-    """Return the candidates whose tables are small enough to count and to model."""
-    codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), fit.model.sizes
-    return [
-        clique
-        for clique in candidates
-        if math.prod(codes[name] for name in clique) <= limits.marginal
-        and math.prod(sizes[name] for name in clique) <= limits.cells // 4
-    ]
+def affordable(candidates: Sequence[Clique], fit: Fit, limits: SizeLimits, *, pairs: bool = False) -> list[Clique]:
+    """Return the tables that are :func:`small_enough`; with ``pairs``, large pairs are counted over groups."""
+    codes, groups = (
+        np.array([math.prod(sizes[name] for name in clique) for clique in candidates], dtype=np.float64)
+        for sizes in ({name: len(each.groups) for name, each in fit.coarsenings.items()}, fit.model.sizes)
+    )
+    over_groups = np.array([pairs and len(clique) == 2 for clique in candidates], dtype=np.bool_)  # noqa: PLR2004
+    return [*compress(candidates, small_enough(codes, groups, limits, over_groups=over_groups))]
+
+
+def small_enough(
+    codes: FloatArray, groups: FloatArray, limits: SizeLimits, *, over_groups: NDArray[np.bool_] | bool
+) -> NDArray[np.bool_]:
+    """Return which tables are small enough to count and to model, by their cells over codes and over groups.
+
+    Where ``over_groups`` is true, a table of too many codes is counted over groups (:func:`shared_table`).
+    """
+    cells = np.where((codes > DENSE_CELLS) & over_groups, groups, codes)
+    return (cells <= limits.marginal) & (groups <= limits.cells // 4)
 
 
 def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[Clique]:
-    """Return the candidates with the smallest tables over the codes, at most ``most`` cells in total, in the given
-    order.
+    """Return the candidates with the smallest tables over the codes, ``most`` cells in all at most, in their order.
 
     The exponential mechanism scores all candidates at once, so the vault must hold all their tables.
     """

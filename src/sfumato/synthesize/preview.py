@@ -154,7 +154,8 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     notes = (*_on_large_marginals(task.marginals(), taken), *_on_wide_columns(domain, task, widths, figures.columns))
     if taken.name == "independent":
         return replace(figures, notes=notes)
-    return replace(figures, noise_of=taken.noise_of, notes=(*notes, *_on_large_pairs(domain, task)))
+    large = () if taken.name == "batched" else _on_large_pairs(domain, task)
+    return replace(figures, noise_of=taken.noise_of, notes=(*notes, *large))
 
 
 def _on_other_columns(domain: Domain, workload: Workload) -> tuple[str, ...]:
@@ -177,14 +178,10 @@ def _on_large_marginals(workload: Marginals, method: SynthesisMethod) -> tuple[s
 
 
 def _on_large_pairs(domain: Domain, task: Task) -> tuple[str, ...]:
-    """Say which pairs of columns are never measured, because the vault counts their cells before any are grouped."""
+    """Say which pairs of columns a published method never measures, because it counts their cells one by one."""
     sizes, most = dict(zip(domain.names, domain.shape, strict=True)), task.limits.marginal
-    pairs = TargetMarginals.of_workload(task.marginals(), domain).pairs
-    return note_on_large_pairs([f"{one} x {other}" for one, other in pairs if sizes[one] * sizes[other] > most], most)
-
-
-def note_on_large_pairs(pairs: Sequence[str], most: int) -> tuple[str, ...]:
-    """Return a sentence on pairs of more than ``most`` cells, which are not measured; none if there are no pairs."""
+    every = TargetMarginals.of_workload(task.marginals(), domain).pairs
+    pairs = [f"{one} x {other}" for one, other in every if sizes[one] * sizes[other] > most]
     if not pairs:
         return ()
     more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""

@@ -8,6 +8,8 @@ each cell by x >= 0, at most ``in_a_cell`` (m), and all cells together by at mos
 
 A convex function is largest at a vertex of these bounds: in as many full cells as possible, and one cell with the
 rest.  So the squared L2 norm of x is at most Q = floor(R/m) m^2 + (R mod m)^2.
+
+The cells may be public groups of codes.  This module also sums tables over them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.domain.unit import GroupBound
+from sfumato.errors import QueryError
 
 Groups = tuple[tuple[int, ...] | None, ...]
 """A public coarsening: for every attribute the group (0, 1, ...) of each of its codes, or None to keep all codes."""
@@ -258,3 +261,68 @@ def _join(boxes: Sequence[Box]) -> Box:
         return None
     named = set.intersection(*(set(box) for box in possible))
     return {name: np.logical_or.reduce([box[name] for box in possible]) for name in sorted(named)}
+
+
+DENSE_CELLS = 1 << 22
+"""Largest table over single codes that is counted for a question about groups of them: 32 MiB."""
+
+
+def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | None) -> int:
+    """Return the number of cells of a coarsened marginal.
+
+    Raises:
+        QueryError: a code is not in exactly one group, so that the sensitivity would not be one.
+    """
+    if groups is None:
+        return math.prod(domain[name].size for name in attributes)
+    if len(groups) != len(attributes):
+        raise QueryError("groups are given for each attribute of the marginal, or None", culprit=groups)
+    size = 1
+    for name, group in zip(attributes, groups, strict=True):
+        distinct = range(domain[name].size) if group is None else set(group)
+        if group is not None and (len(group) != domain[name].size or distinct != set(range(len(distinct)))):
+            raise QueryError(f"the groups of {name!r} must number each of its cells 0, 1, ...", culprit=group)
+        size *= len(distinct)
+    return size
+
+
+def too_fine(groups: Groups | None) -> bool:
+    """Return True if a table over single codes would be too large, so that it is counted over groups.
+
+    The groups of all attributes must be given.
+    """
+    return groups is not None and math.prod(0 if group is None else len(group) for group in groups) > DENSE_CELLS
+
+
+def coarsened(table: NDArray[np.int64], shape: tuple[int, ...], groups: Groups | None) -> NDArray[np.int64]:
+    """Return the counts over groups from the table of :func:`sfumato.vault.measurables.shared_table`."""
+    return table if too_fine(groups) else coarsen(table, shape, groups)
+
+
+def sum_over_groups(codes: NDArray[np.unsignedinteger], counts: NDArray[np.int64], groups: Groups) -> NDArray[np.int64]:
+    """Sum counts of cells over the groups of their codes, which have shape ``(cells, attributes)``: flat in C order.
+
+    >>> sum_over_groups(np.array([[0, 2], [1, 0]], dtype=np.uint8), np.array([5, 7]), ((0, 1), (0, 1, 1))).tolist()
+    [0, 5, 7, 0]
+    """
+    arrays = [np.array(group, dtype=np.int64) for group in groups]
+    shape = [int(group.max()) + 1 for group in arrays]
+    sums = np.zeros(math.prod(shape), dtype=np.int64)
+    places = [group[column] for group, column in zip(arrays, codes.T, strict=True)]
+    np.add.at(sums, np.ravel_multi_index(places, shape), counts)
+    return sums
+
+
+def coarsen(table: NDArray[np.int64], shape: tuple[int, ...], groups: Groups | None) -> NDArray[np.int64]:
+    """Sum a flat contingency table of ``shape`` over its groups: flat in C order over the coarser cells.
+
+    >>> coarsen(np.array([1, 2, 3, 4, 5, 6]), (2, 3), (None, (0, 1, 1))).tolist()
+    [1, 5, 4, 11]
+    """
+    coarse = table.reshape(shape)
+    for axis, group in enumerate(groups or ()):
+        if group is not None:
+            order = np.argsort(group, kind="stable")
+            starts = np.flatnonzero(np.diff(np.asarray(group)[order], prepend=-1))
+            coarse = np.add.reduceat(coarse.take(order, axis=axis), starts, axis=axis)
+    return coarse.reshape(-1)

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.contingency import FIXED_POINT_LIMIT, TOTAL_CELLS, check_condition
-from sfumato.engine.exact import Exact
+from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.noise import Noise
-from sfumato.vault.contribution import Groups, contribution
+from sfumato.vault.contribution import Groups, coarse_cells, coarsened, contribution, sum_over_groups, too_fine
 
 IntegerArray = NDArray[np.int64]
 
@@ -172,12 +172,12 @@ class Marginal(ExactTable):
         return {"kind": "marginal", **own, "groups": groups_json(self.groups)}
 
     def table(self) -> Marginal:
-        """See :class:`Measurable`: without groups, because all coarsenings share the table."""
-        return self if self.groups is None else Marginal(self.attributes, self.where)
+        """See :class:`Measurable`: without groups, because all coarsenings share the table, unless it is too large."""
+        return self if self.groups is None else shared_table(self.attributes, self.groups, self.where)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`Measurable`."""
-        return coarsen(table, shape_of(domain, self.attributes), self.groups)
+        return coarsened(table, shape_of(domain, self.attributes), self.groups)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -192,6 +192,34 @@ class Marginal(ExactTable):
         """See :class:`ExactTable`."""
         (counts,) = encoded.marginals([self.attributes], self.where)
         return counts
+
+
+@dataclass(frozen=True)
+class CoarseMarginal(Marginal):
+    """A marginal over groups whose table over single codes would be too large: it is counted over the groups."""
+
+    adds_up: ClassVar[bool] = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def table(self) -> CoarseMarginal:
+        """See :class:`Measurable`."""
+        return self
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`Measurable`."""
+        del domain
+        return table
+
+    def size(self, domain: Domain) -> int:
+        """See :class:`ExactTable`."""
+        return coarse_cells(domain, self.attributes, self.groups)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`: the engine counts the cells with rows."""
+        filled = reveal(encoded.groups(self.attributes, self.where))
+        return Exact(sum_over_groups(filled.codes, filled.counts, self.groups or ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,11 +330,11 @@ class Distance(Measurable):
 
     def table(self) -> Marginal:
         """See :class:`Measurable`."""
-        return Marginal(self.attributes)
+        return shared_table(self.attributes, self.groups)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`Measurable`."""
-        counts = coarsen(table, shape_of(domain, self.attributes), self.groups)
+        counts = coarsened(table, shape_of(domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
         return distance
 
@@ -373,40 +401,9 @@ def shape_of(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(domain[name].size for name in attributes)
 
 
-def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | None) -> int:
-    """Return the number of cells of a coarsened marginal.
-
-    Raises:
-        QueryError: a code is not in exactly one group, so that the sensitivity would not be one.
-    """
-    if groups is None:
-        return cells(domain, attributes)
-    if len(groups) != len(attributes):
-        raise QueryError("groups are given for each attribute of the marginal, or None", culprit=groups)
-    size = 1
-    for name, group in zip(attributes, groups, strict=True):
-        if group is None:
-            size *= domain[name].size
-        elif len(group) != domain[name].size or set(group) != set(range(len(set(group)))):
-            raise QueryError(f"the groups of {name!r} must number each of its cells 0, 1, ...", culprit=group)
-        else:
-            size *= max(group) + 1
-    return size
-
-
-def coarsen(table: IntegerArray, shape: tuple[int, ...], groups: Groups | None) -> IntegerArray:
-    """Sum a flat contingency table of ``shape`` over its groups: flat in C order over the coarser cells.
-
-    >>> coarsen(np.array([1, 2, 3, 4, 5, 6]), (2, 3), (None, (0, 1, 1))).tolist()
-    [1, 5, 4, 11]
-    """
-    coarse = table.reshape(shape)
-    for axis, group in enumerate(groups or ()):
-        if group is not None:
-            order = np.argsort(group, kind="stable")
-            starts = np.flatnonzero(np.diff(np.asarray(group)[order], prepend=-1))
-            coarse = np.add.reduceat(coarse.take(order, axis=axis), starts, axis=axis)
-    return coarse.reshape(-1)
+def shared_table(attributes: tuple[str, ...], groups: Groups | None, where: Predicate | None = None) -> Marginal:
+    """Return the table from which a marginal over groups follows: over single codes, unless it would be too large."""
+    return CoarseMarginal(attributes, where, groups) if too_fine(groups) else Marginal(attributes, where)
 
 
 def named_once(attributes: tuple[str, ...]) -> None:

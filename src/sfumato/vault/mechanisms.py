@@ -354,13 +354,13 @@ class ExactTables:
         return results
 
     def _count(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
-        marginals = [source for source in sources if isinstance(source, Marginal)]
+        marginals = [source for source in sources if isinstance(source, Marginal) and source.adds_up]
         for where in {source.where for source in marginals}:
             same_condition = [source for source in marginals if source.where == where]
             sealed = self.encoded.marginals([source.attributes for source in same_condition], where)
             yield from ((source, reveal(exact)) for source, exact in zip(same_condition, sealed, strict=True))
         for source in sources:
-            if not isinstance(source, Marginal):
+            if not (isinstance(source, Marginal) and source.adds_up):
                 yield source, reveal(source.count(self.encoded))
 
     def _held(self, source: ExactTable) -> Counts | None:

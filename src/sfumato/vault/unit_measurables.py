@@ -29,14 +29,12 @@ from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
-from sfumato.vault.contribution import Groups, contribution
+from sfumato.vault.contribution import Groups, coarse_cells, coarsened, contribution, sum_over_groups, too_fine
 from sfumato.vault.measurables import (
     ExactTable,
     IntegerArray,
     Measurable,
     cells,
-    coarse_cells,
-    coarsen,
     digest,
     groups_json,
     named_once,
@@ -194,13 +192,13 @@ class DerivedMarginal(ExactTable):
         return {"kind": "derived marginal", "of": derived_json(self.of), **own}
 
     def table(self) -> DerivedMarginal:
-        """See :class:`sfumato.vault.measurables.Measurable`: without groups."""
-        return self if self.groups is None else DerivedMarginal(self.of, self.attributes)
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, unless it would be too large."""
+        return self if self.groups is None or too_fine(self.groups) else DerivedMarginal(self.of, self.attributes)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
-        return coarsen(table, shape_of(self.of.domain, self.attributes), self.groups)
+        return coarsened(table, shape_of(self.of.domain, self.attributes), self.groups)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -215,21 +213,32 @@ class DerivedMarginal(ExactTable):
     def size(self, domain: Domain) -> int:
         """See :class:`ExactTable`: rows are counted by their number as well, then weighed."""
         del domain
+        if too_fine(self.groups):
+            return coarse_cells(self.of.domain, self.attributes, self.groups)
         return cells(self.of.domain, self._counted_attributes)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
+        if too_fine(self.groups):
+            return self._count_over_groups(encoded.derived(self.of.name))
         (exact,) = encoded.derived(self.of.name).marginals([self._counted_attributes])
         counts = reveal(exact).reshape(shape_of(self.of.domain, self._counted_attributes))
         axis = self._counted_attributes.index(self.of.number)
-        if int(counts.sum()) > _MOST_UNITS:
-            raise SizeError("these are more rows than can be weighed without overflow")
+        _refuse_many(int(counts.sum()))
         weights = np.array(self.of.weights, dtype=np.int64)
         if self.of.number in self.attributes:
             weighed = counts * weights.reshape([-1 if place == axis else 1 for place in range(counts.ndim)])
         else:
             weighed = np.tensordot(counts, weights, axes=([axis], [0]))
         return Exact(np.ascontiguousarray(weighed, dtype=np.int64).reshape(-1))
+
+    def _count_over_groups(self, encoded: Encoded) -> Exact[Counts]:
+        filled = reveal(encoded.groups(self._counted_attributes))
+        _refuse_many(int(filled.counts.sum()))
+        weights = np.array(self.of.weights, dtype=np.int64)
+        numbers = filled.codes[:, self._counted_attributes.index(self.of.number)]
+        codes = filled.codes[:, : len(self.attributes)]
+        return Exact(sum_over_groups(codes, filled.counts * weights[numbers], self.groups or ()))
 
     @property
     def _counted_attributes(self) -> tuple[str, ...]:
@@ -268,14 +277,19 @@ class DerivedDistance(Measurable):
 
     def table(self) -> DerivedMarginal:
         """See :class:`sfumato.vault.measurables.Measurable`."""
-        return DerivedMarginal(self.of, self.attributes)
+        return DerivedMarginal(self.of, self.attributes, self.groups).table()
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
-        counts = coarsen(table, shape_of(self.of.domain, self.attributes), self.groups)
+        counts = coarsened(table, shape_of(self.of.domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
         return distance
+
+
+def _refuse_many(rows: int) -> None:
+    if rows > _MOST_UNITS:
+        raise SizeError("these are more rows than can be weighed without overflow")
 
 
 def derived_json(table: DerivedTable) -> dict[str, Any]:

@@ -19,13 +19,11 @@ from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
-from sfumato.vault.contribution import Groups, contribution
+from sfumato.vault.contribution import Groups, coarse_cells, coarsen, contribution
 from sfumato.vault.measurables import (
     WRITTEN,
     ExactTable,
     Measurable,
-    coarse_cells,
-    coarsen,
     digest,
     groups_json,
     named_once,

@@ -27,16 +27,12 @@ def refuse_uncountable(table: DerivedTable) -> None:
         SizeError: an attribute is too large.
     """
     for attribute in table.domain:
-        if (cells := _counted_cells(table, (attribute.name,))) > COUNTABLE:
+        if (cells := DerivedMarginal(table, (attribute.name,)).size(table.domain)) > COUNTABLE:
             raise SizeError(
                 f"{attribute.name} has {attribute.size:,} cells, which are counted by the number of rows of a unit: "
                 f"{cells:,} are more than {COUNTABLE:,}; group them by edges, or keep fewer rows",
                 culprit=attribute.name,
             )
-
-
-def _counted_cells(table: DerivedTable, attributes: tuple[str, ...]) -> int:
-    return DerivedMarginal(table, attributes).size(table.domain)
 
 
 @dataclass(frozen=True)
@@ -76,15 +72,15 @@ class DerivedMeasures:
             measured += self.mechanisms.measure(derived, own_loss, shares=own_shares)
         return tuple(replace(answer, question=each) for each, answer in zip(questions, measured, strict=True))
 
-    def counted_cells(self, attributes: tuple[str, ...]) -> int:
-        """Return the cells of a marginal in the vault, which also counts by the number of rows of the unit."""
-        return _counted_cells(self.table, attributes)
+    def counted_cells(self, question: Measurable) -> int:
+        """Return the cells that the vault counts, which may also count by the number of rows of the unit."""
+        return self._of_the_table(question).table().size(self.domain)
 
     def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:
         batch: list[Measurable] = []
         cells = 0
         for question in questions:
-            size = self.counted_cells(self._of_the_table(question).attributes)
+            size = self.counted_cells(question)
             if batch and cells + size > COUNTABLE:
                 yield batch
                 batch, cells = [], 0

@@ -15,10 +15,8 @@ differentially private synthetic data".  The weights, the chain of children and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations
 from typing import Any, Unpack
 
 from sfumato.arguments import expect
@@ -36,7 +34,6 @@ from sfumato.synthesize.linked.linked_release import HEAD, LinkedRelease, ModelS
 from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.batched import expected_error, refuse_loss, run_batched
-from sfumato.synthesize.preview import note_on_large_pairs
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import (
     Mechanisms,
@@ -117,28 +114,6 @@ def linked_without_delta(
         )
 
     return compared(loss, noise)
-
-
-def linked_large_pairs(schema: Schema, *, children: Sequence[ChildTable] = ()) -> tuple[str, ...]:
-    """Return a sentence on the pairs of columns that have too many cells to be measured, before any charge.
-
-    Raises:
-        DomainError: the schema is a draft, or a child table is invalid.
-    """
-    linked, most = link_tables(schema, children), SizeLimits().marginal
-    columns = {
-        child.named(row, each.name): f"{child.table.name}.{each.name}"
-        for child in linked.children
-        for each in child.table.attributes
-        for row in ("first", "previous", "this", "before")
-    }
-    large = []
-    for domain in (linked.unit_domain, *(table.domain for table in linked.derived)):
-        for pair in combinations(domain, 2):
-            one, other = (columns.get(each.name, each.name) for each in pair)
-            if math.prod(each.size for each in pair) > most:
-                large.append(f"{one} x {'that of the next row' if one == other else other}")
-    return note_on_large_pairs(list(dict.fromkeys(large)), most)
 
 
 def release_units(

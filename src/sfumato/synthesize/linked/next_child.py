@@ -37,6 +37,7 @@ from sfumato.synthesize.marginal_selection import (
     score,
     select_child_marginals,
 )
+from sfumato.vault.contribution import DENSE_CELLS
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement
 
@@ -150,8 +151,7 @@ def in_rounds(
     if rounds is _PAIRS_ALONE and drawn.expected:
         fit = replace(fit, model=fit_model((*fit.observations, *drawn.expected), fit.model))
     for ways, part, cell_share in rounds:
-        candidates = affordable(_candidates(fit, drawn, interest, ways, limits), table.domain, fit, limits)
-        candidates = [clique for clique in candidates if derived.counted_cells(clique) <= COUNTABLE]
+        candidates = _affordable(derived, fit, _candidates(fit, drawn, interest, ways, limits), limits)
         if not candidates:
             continue
         share = split.left * part
@@ -177,12 +177,21 @@ def in_rounds(
     return fit.released(table.domain)
 
 
+def _affordable(derived: DerivedMeasures, fit: Fit, candidates: Sequence[Clique], limits: SizeLimits) -> list[Clique]:
+    """Return the candidates that are small enough to model, and to count over groups or by the rows of a unit."""
+    return [
+        clique
+        for clique in affordable(candidates, fit, limits, pairs=True)
+        if derived.domain.project(clique).size > DENSE_CELLS or derived.counted_cells(Marginal(clique)) <= COUNTABLE
+    ]
+
+
 def _rounds(
     derived: DerivedMeasures, split: BudgetSplit, fit: Fit, *, drawn: Drawn, limits: SizeLimits
 ) -> tuple[tuple[int, Fraction, Fraction], ...]:
     """Return the rounds, by the noise that scores of the last round would have, and the noisy number of rows."""
     ways = ROUNDS[-1][0]
-    candidates = affordable(_candidates(fit, drawn, {}, ways, limits), derived.table.domain, fit, limits)
+    candidates = _affordable(derived, fit, _candidates(fit, drawn, {}, ways, limits), limits)
     many = min(len(candidates), (ways - 1) * limits.candidates)
     noise = split.deviation(float(split.left * (1 - ROUNDS[0][1]) * SCORES) / max(1, many))
     return ROUNDS if noise <= _MOST_NOISE * fit.model.total else _PAIRS_ALONE

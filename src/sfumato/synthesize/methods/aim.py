@@ -160,7 +160,7 @@ def closure(mechanisms: Mechanisms, fit: Fit, workload: Marginals, limits: SizeL
     cliques = workload_cliques(workload, mechanisms.domain)
     ways = range(1, min(MOST_WAYS, max(map(len, cliques))) + 1)
     weights = {clique: weight for size in ways for clique, weight in relevant(cliques, size).items()}
-    small = comparable(affordable(list(weights), mechanisms.domain, fit, limits), mechanisms.domain, _COMPARED)
+    small = comparable(affordable(list(weights), fit, limits), mechanisms.domain, _COMPARED)
     return {clique: weights[clique] for clique in small}
 
 

@@ -53,6 +53,7 @@ from sfumato.synthesize.marginal_selection import (
     score,
     select_marginals,
     size_limits,
+    small_enough,
     with_structural_zeros,
     with_visible_cells,
 )
@@ -394,8 +395,8 @@ def _candidates(
     candidates: dict[Clique, float] = {}
     for others in (targets.others[size] for size in range(2, ways + 1) if size in targets.others):
         fresh = others.without({table.attributes for table in fit.measured})
-        countable = fresh.cells(codes) <= limits.marginal
-        small = fresh.at(countable & (fresh.cells(fit.model.sizes) <= limits.cells // 4))
+        cells = fresh.cells(codes), fresh.cells(fit.model.sizes)
+        small = fresh.at(small_enough(*cells, limits, over_groups=fresh.places.shape[1] == 2))  # noqa: PLR2004
         if interest:
             small = small.at(np.argsort(-small.pair_sums(interest), kind="stable")[: limits.candidates])
         candidates |= small.by_name()

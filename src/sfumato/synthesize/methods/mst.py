@@ -203,7 +203,7 @@ def _cells(fit: Fit, cliques: Sequence[Clique]) -> int:
 
 
 def _candidates(mechanisms: Mechanisms, fit: Fit, limits: SizeLimits) -> list[Clique]:
-    pairs = affordable(list(combinations(mechanisms.domain.names, 2)), mechanisms.domain, fit, limits)
+    pairs = affordable(list(combinations(mechanisms.domain.names, 2)), fit, limits)
     return comparable(pairs, mechanisms.domain, _COMPARED)
 
 
