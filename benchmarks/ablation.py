@@ -187,8 +187,8 @@ is 3.4 ± 1.0 % worse.
 
 Two changes were made by such runs with other seeds. The pairs of a maximum spanning tree came first until commit
 `f1e93eeb`. This saved .2 ± .3 %, and -.4 ± .2 % with eight fresh seeds (four on whole NIST), so it was deleted.
-Smoothing saved .9 ± .3 % over 17 cells, and .9 ± .2 % with up to four fresh seeds. It makes columns of NIST at
-epsilon .1 6 % nearer.
+Smoothing saved .9 ± .3 % over 17 cells, and .9 ± .2 % with up to four fresh seeds. At epsilon .1 it makes columns of
+NIST 6 % nearer.
 
 Three ideas for epsilon .1 gained nothing over four seeds on Adult, NIST and Oregon: scores shrunk to their posterior
 means (+1.5 ± .4 %), 15 % of the loss for scores (+.3 ± .6 %), and 30 % (+1.4 ± 1.1 %). The worst pair of NIST was .03

@@ -83,10 +83,10 @@ epsilon 10. At epsilon 1 that of `mbi-mst` is better, by two standard errors. Th
 `1eecb2d8`, those of `sfumato-mst` of `2da814dd`.
 
 Slopes are no gain. At epsilon 1 those of `sfumato-mst` are better; at epsilon 10, one release of `mbi-mst` is. The
-largest error of `batched` is mostly that of about 400 Native American women. MST does not measure income by race, so
-the slope of each group is about that of all people. In releases of commit `2da814dd`, the slope of all people was .04
-off with `batched` at epsilon 1, and .07 with `sfumato-mst`. The mean error over the nine groups was .074 and .053 at
-epsilon 1, and .043 and .052 at epsilon 10.
+slopes of single groups were read in releases of commit `2da814dd` alone. There the largest error of `batched` was
+mostly that of about 400 Native American women. MST does not measure income by race, so the slope of each group is about
+that of all people. That slope was .04 off with `batched` at epsilon 1, and .07 with `sfumato-mst`. The mean error over
+the nine groups was .074 and .053 at epsilon 1, and .043 and .052 at epsilon 10.
 
 """
 
