@@ -41,7 +41,7 @@ from sfumato.synthesize.linked.linked_codebook import (
     family_codebook,
     released_text,
 )
-from sfumato.synthesize.linked.linked_rows import drawn_children, linked_rows
+from sfumato.synthesize.linked.linked_rows import balanced, drawn_children, linked_rows, times_drawn
 from sfumato.synthesize.product import refuse_large
 from sfumato.vault.release import Release, ReleasedRows, Reported, checked_path
 
@@ -177,11 +177,13 @@ class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
     def _drawn(self) -> tuple[dict[str, pa.Table], FamilyCodebook]:
         random = generator(self.seed)
         refuse_large(self.unit_model.total, len(self.unit_model.domain))
-        codes = self.unit_model.sample(random)
+        units, some = self.unit_model.total, self.settings.calibrated_units
+        codes = self.unit_model.sample(random, units * times_drawn(self.linked, units, some))
         rows = {name: codes[:, place].astype("int64") for place, name in enumerate(self.unit_model.domain.names)}
         del codes
-        times, some = self.settings.calibration, self.settings.calibrated_units
-        drawn = drawn_children(self.linked, rows, self.child_models, random, times=times, some=some)
+        times = self.settings.calibration
+        drawn = drawn_children(self.linked, rows, self.child_models, random, times=times, some=min(some, max(units, 1)))
+        rows, drawn = balanced(self.linked, rows, drawn, units, random)
         tables = linked_rows(self.linked, rows, drawn.child_slots, random)
         book = family_codebook(
             self.linked,

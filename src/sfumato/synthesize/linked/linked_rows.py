@@ -2,12 +2,17 @@
 
 Each table is drawn after the table of its parents.  Declared bounds by groups keep the first rows of a unit in each
 cell.  The rows are synthetic, so this is post-processing.
+
+Rows that are drawn from a model miss its pairs by chance.  So several times as many units are drawn, and halved: of two
+units with equally many children, the one stays that balances the counts of pairs.  This is a greedy form of the
+self-balancing walk (Alweiss, Liu and Sawhney 2021, "Discrepancy minimization via a self-balancing walk").
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +34,10 @@ from sfumato.synthesize.product import to_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_MOST_TIMES = 4  # more gain little
+_MOST_CELLS = 1 << 23  # rows that the drawn units may have, times pairs of columns: 64 MiB
+_BLOCK = 16  # pairs of units at a time
 
 
 def linked_rows(
@@ -372,3 +381,120 @@ def _ordinal(keys: Codes) -> Codes:
     ordinals = np.empty(len(keys), dtype=np.int64)
     ordinals[order] = np.arange(len(keys)) - np.repeat(start, np.diff(np.append(start, len(keys))))
     return ordinals
+
+
+def times_drawn(linked: LinkedTables, units: int, most: int) -> int:
+    """Return how many times as many units are drawn: 1, 2 or 4, so that they are at most ``most``."""
+    cells, times = 0, 1
+    for child in linked.children:
+        known, own = len(linked.known_attributes(child)) + 1, len(child.plain)
+        cells += linked.most_rows(child) * (known * own + own * (own - 1) // 2)
+    while times < _MOST_TIMES and 2 * times * units <= min(most, _MOST_CELLS // max(cells, 1)):
+        times *= 2
+    return times
+
+
+def balanced(
+    linked: LinkedTables, rows: Mapping[str, Codes], drawn: DrawnChildren, units: int, random: np.random.Generator
+) -> tuple[dict[str, Codes], DrawnChildren]:
+    """Return ``units`` of the drawn units, and their children.  A power of two times as many were drawn."""
+    numbers = np.stack([rows[child.number] for child in linked.direct])
+    selected = np.arange(numbers.shape[1])
+    cells = _Cells.of_pairs(_pairs(linked, rows, drawn), len(selected), units) if len(selected) > units else None
+    while cells is not None and len(selected) > units:
+        selected = selected[np.lexsort((random.random(len(selected)), *numbers[:, selected]))]
+        both = random.permutation(selected.reshape(-1, 2))
+        selected = both[np.arange(len(both)), cells.chosen(both)]
+    selected.sort()
+    return {name: codes[selected] for name, codes in rows.items()}, _children_of(
+        linked, drawn, selected, numbers.shape[1]
+    )
+
+
+def _units_of(linked: LinkedTables, drawn: DrawnChildren, units: int) -> Iterator[tuple[ChildTable, Codes]]:
+    """Yield each child table with the unit of each of its first rows."""
+    units_of: dict[str, Codes] = {}
+    for child in linked.children:
+        parent = linked.parent_of(child)
+        units_of[child.table.name] = np.arange(units)
+        if parent is not None:
+            owner, _ = stacked(drawn.child_slots[parent.table.name], [])
+            units_of[child.table.name] = units_of[parent.table.name][owner]
+        yield child, units_of[child.table.name]
+
+
+def _children_of(linked: LinkedTables, drawn: DrawnChildren, selected: Codes, units: int) -> DrawnChildren:
+    """Return the children of the selected ones of ``units`` units, numbered anew and in the same order."""
+    slots, first_rows = {}, {}
+    for child, unit in _units_of(linked, drawn, units):
+        name = child.table.name
+        stays = np.isin(unit, selected)
+        number = np.cumsum(stays) - 1
+        slots[name] = [
+            (number[rows[stays[rows]]], {each: of[stays[rows]] for each, of in codes.items()})
+            for rows, codes in drawn.child_slots[name]
+        ]
+        first_rows[name] = {each: codes[stays] for each, codes in drawn.first_rows[name].items()}
+    return replace(drawn, child_slots=slots, first_rows=first_rows)
+
+
+def _pairs(linked: LinkedTables, rows: Mapping[str, Codes], drawn: DrawnChildren) -> Iterator[tuple[Codes, ...]]:
+    """Yield pairs of columns, of a unit, of a child and what is known before it, and of a child: unit and codes."""
+    units = np.arange(len(next(iter(rows.values()))))
+    own = [each.name for each in linked.known_attributes(linked.direct[0])]
+    for one, other in combinations([*own, *(child.number for child in linked.direct)], 2):
+        yield units, rows[one], rows[other]
+    for child, unit in _units_of(linked, drawn, len(units)):
+        owner, codes = stacked(drawn.child_slots[child.table.name], [each.name for each in child.plain])
+        first_rows = drawn.first_rows[child.table.name]
+        known = [*(each.name for each in linked.known_attributes(child)), child.number]
+        for above, below in product(known, codes):
+            yield unit[owner], first_rows[above][owner], codes[below]
+        for one, other in combinations(codes, 2):
+            yield unit[owner], codes[one], codes[other]
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """The cells of pairs of columns that the rows of each unit fall into, and the weight of each cell.
+
+    The cells of a unit are those of ``cells`` from its ``start`` to the start of the next.  A cell weighs less if more
+    rows fall into it, because their number is off by more.
+    """
+
+    cells: NDArray[np.int64]
+    start: NDArray[np.int64]
+    weights: FloatArray
+
+    @staticmethod
+    def of_pairs(pairs: Iterator[tuple[Codes, ...]], drawn: int, most: int) -> _Cells:
+        """Return the cells of all pairs of columns with at most ``most`` cells."""
+        units, cells, many = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], 0
+        for unit, one, other in pairs:
+            high, low = (int(codes.max(initial=0)) + 1 for codes in (one, other))
+            if high * low <= most:
+                units.append(unit)
+                cells.append(many + one * low + other)
+                many += high * low
+        unit, cell = np.concatenate(units), np.concatenate(cells)
+        order = np.argsort(unit, kind="stable")
+        counts = np.bincount(cell, minlength=many)
+        start = np.searchsorted(unit[order], np.arange(drawn + 1))
+        return _Cells(cell[order], start, 1 / np.sqrt(np.maximum(counts, 1)))
+
+    def chosen(self, both: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which of two units to keep, for each row of ``both``: 0 or 1."""
+        excess = np.zeros(len(self.weights))  # weighted rows of selected units in each cell, less those of others
+        chosen = np.zeros(len(both), dtype=np.int64)
+        for start in range(0, len(both), _BLOCK):
+            of_units = both[start : start + _BLOCK].T.ravel()
+            lengths = self.start[of_units + 1] - self.start[of_units]
+            place = np.repeat(self.start[of_units] - (np.cumsum(lengths) - lengths), lengths)
+            cells = self.cells[place + np.arange(len(place))]
+            of = np.repeat(np.arange(len(of_units)), lengths)
+            sums = np.bincount(of, excess[cells], minlength=len(of_units)).reshape(2, -1)
+            second = sums[1] < sums[0]
+            chosen[start : start + _BLOCK] = second
+            sign = np.concatenate([np.where(second, -1.0, 1.0), np.where(second, 1.0, -1.0)])
+            np.add.at(excess, cells, sign[of] * self.weights[cells])
+        return chosen
