@@ -252,6 +252,10 @@ def test_sums_over_runs_and_their_way_back_are_transposes_of_each_other():
     assert [runs.labels(axis).tolist() for axis in range(3)] == [[0, 0, 1, 1, 1, 2], [0, 1, 2], [0, 0, 0, 0]]
     groups = Coarsening(np.array([0, 0, 1, 2, 2]), np.ones(5))
     assert groups.labels_in(np.array([0, 1, 1])) == (0, 0, 1, 1, 1)
+    assert groups.labels_in(np.array([0, 1, 1])) is groups.labels_in(np.array([0, 1, 1]), always=True)
+    assert groups.labels_in(np.array([0, 1, 2]), always=True) is groups.labels
+    assert identity(2).labels is None
+    assert identity(2).labels_in(None, always=True) == (0, 1)
     assert groups.labels_in(np.array([0, 1, 2])) == groups.labels_in(None) == (0, 0, 1, 2, 2)
 
 

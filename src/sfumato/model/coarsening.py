@@ -12,7 +12,7 @@ own.  The model still distinguishes the groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -56,6 +56,7 @@ class Coarsening:
 
     groups: NDArray[np.int64]
     weights: NDArray[np.float64]
+    _labels: dict[bytes, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def size(self) -> int:
@@ -70,13 +71,20 @@ class Coarsening:
     @property
     def labels(self) -> tuple[int, ...] | None:
         """Return the groups as a measurement names them, or None if every code is its own group."""
-        return None if self.trivial else tuple(self.groups.tolist())
+        return self.labels_in(None)
 
     def labels_in(self, runs: NDArray[np.int64] | None, *, always: bool = False) -> tuple[int, ...] | None:
-        """Return the labels of runs of groups, given the run of each group; ``always`` also if codes are groups."""
-        if runs is None or len(runs) == runs[-1] + 1:
-            return tuple(self.groups.tolist()) if always else self.labels
-        return tuple(runs[self.groups].tolist())
+        """Return the run of each code, given the run of each group, or None if every code is its own run.
+
+        ``always`` is True if the runs are named then, too.  Questions share equal labels, which may be millions.
+        """
+        single = runs is None or len(runs) == runs[-1] + 1
+        if single and not always and self.trivial:
+            return None
+        key = b"" if runs is None or single else runs.tobytes()
+        if key not in self._labels:
+            self._labels[key] = tuple((self.groups if runs is None or single else runs[self.groups]).tolist())
+        return self._labels[key]
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum counts, shape ``(codes,)``, over the groups."""
