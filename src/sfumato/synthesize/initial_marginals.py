@@ -81,7 +81,7 @@ class Fit:
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """Return the public coarsening of a marginal; None if every code is its own group.
 
-        It names the groups of all attributes if the vault has to count over them (:func:`too_fine`).
+        It names the groups of all attributes if the vault has to count over them (:func:`counted_over_groups`).
         """
         every = [self.coarsenings[name] for name in attributes]
         fine = math.prod(len(each.groups) for each in every) > DENSE_CELLS

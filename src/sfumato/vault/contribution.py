@@ -286,17 +286,22 @@ def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | N
     return size
 
 
-def too_fine(groups: Groups | None) -> bool:
-    """Return True if a table over single codes would be too large, so that it is counted over groups.
+def groups_bytes(groups: Groups | None) -> int:
+    """Return the approximate size of groups in bytes."""
+    return sum(8 * len(group) for group in groups or () if group is not None)
 
-    The groups of all attributes must be given.
+
+def counted_over_groups(groups: Groups | None) -> bool:
+    """Return True if the vault counts a table over its groups, because it would be too large over single codes.
+
+    It is False if an attribute has no groups.
     """
     return groups is not None and math.prod(0 if group is None else len(group) for group in groups) > DENSE_CELLS
 
 
-def coarsened(table: NDArray[np.int64], shape: tuple[int, ...], groups: Groups | None) -> NDArray[np.int64]:
-    """Return the counts over groups from the table of :func:`sfumato.vault.measurables.shared_table`."""
-    return table if too_fine(groups) else coarsen(table, shape, groups)
+def group_counts(table: NDArray[np.int64], shape: tuple[int, ...], groups: Groups | None) -> NDArray[np.int64]:
+    """Return the counts over groups from the table that the vault counted, over single codes or over groups."""
+    return table if counted_over_groups(groups) else coarsen(table, shape, groups)
 
 
 def sum_over_groups(codes: NDArray[np.unsignedinteger], counts: NDArray[np.int64], groups: Groups) -> NDArray[np.int64]:

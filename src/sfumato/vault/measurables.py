@@ -30,7 +30,15 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.noise import Noise
-from sfumato.vault.contribution import Groups, coarse_cells, coarsened, contribution, sum_over_groups, too_fine
+from sfumato.vault.contribution import (
+    Groups,
+    coarse_cells,
+    contribution,
+    counted_over_groups,
+    group_counts,
+    groups_bytes,
+    sum_over_groups,
+)
 
 IntegerArray = NDArray[np.int64]
 
@@ -83,12 +91,10 @@ class ExactTable(Measurable):
 
     Attributes:
         where: the condition on its rows; None: all rows.
-        adds_up: true if the table over fewer attributes is a sum of it.
         encoded_rows: true if it is about the encoded rows alone.
     """
 
     where: Predicate | None
-    adds_up: ClassVar[bool] = True
     encoded_rows: ClassVar[bool] = True
 
     @property
@@ -114,6 +120,11 @@ class ExactTable(Measurable):
         return table
 
     @property
+    def adds_up(self) -> bool:
+        """Whether the table over fewer attributes is a sum of this one."""
+        return True
+
+    @property
     def width(self) -> int:
         """The number of integers per cell."""
         return 1
@@ -126,6 +137,11 @@ class ExactTable(Measurable):
     def terms(self, domain: Domain) -> Counts:
         """Return the numbers that a row adds, by the code of that attribute, shape ``(codes, width)``."""
         raise NotImplementedError(domain)
+
+    @property
+    def held_bytes(self) -> int:
+        """The approximate size of the question in bytes."""
+        return 500 + (0 if self.where is None else self.where.held_bytes)
 
     def size(self, domain: Domain) -> int:
         """Return the number of integers in the table."""
@@ -146,9 +162,8 @@ class Marginal(ExactTable):
 
     @property
     def held_bytes(self) -> int:
-        """The approximate size in bytes."""
-        coarser = sum(8 * len(group) for group in self.groups or () if group is not None)
-        return 500 + coarser + (0 if self.where is None else self.where.held_bytes)
+        """The approximate size of the question in bytes."""
+        return super().held_bytes + groups_bytes(self.groups)
 
     def __hash__(self) -> int:
         return self._hash  # marginals are looked up often, and their conditions may be long
@@ -173,16 +188,27 @@ class Marginal(ExactTable):
 
     def table(self) -> Marginal:
         """See :class:`Measurable`: without groups, because all coarsenings share the table, unless it is too large."""
-        return self if self.groups is None else shared_table(self.attributes, self.groups, self.where)
+        return self if self.groups is None or not self.adds_up else Marginal(self.attributes, self.where)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`Measurable`."""
-        return coarsened(table, shape_of(domain, self.attributes), self.groups)
+        return group_counts(table, shape_of(domain, self.attributes), self.groups)
 
     @property
     def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.attributes
+
+    @property
+    def adds_up(self) -> bool:
+        """See :class:`ExactTable`."""
+        return not counted_over_groups(self.groups)
+
+    def size(self, domain: Domain) -> int:
+        """See :class:`ExactTable`."""
+        if counted_over_groups(self.groups):
+            return coarse_cells(domain, self.attributes, self.groups)
+        return super().size(domain)
 
     def moved_to(self, attributes: tuple[str, ...]) -> Marginal:
         """See :class:`ExactTable`."""
@@ -190,36 +216,11 @@ class Marginal(ExactTable):
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
+        if counted_over_groups(self.groups):
+            filled = reveal(encoded.groups(self.attributes, self.where))
+            return Exact(sum_over_groups(filled.codes, filled.counts, self.groups or ()))
         (counts,) = encoded.marginals([self.attributes], self.where)
         return counts
-
-
-@dataclass(frozen=True)
-class CoarseMarginal(Marginal):
-    """A marginal over groups whose table over single codes would be too large: it is counted over the groups."""
-
-    adds_up: ClassVar[bool] = False
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def table(self) -> CoarseMarginal:
-        """See :class:`Measurable`."""
-        return self
-
-    def finish(self, domain: Domain, table: Counts) -> Counts:
-        """See :class:`Measurable`."""
-        del domain
-        return table
-
-    def size(self, domain: Domain) -> int:
-        """See :class:`ExactTable`."""
-        return coarse_cells(domain, self.attributes, self.groups)
-
-    def count(self, encoded: Encoded) -> Exact[Counts]:
-        """See :class:`ExactTable`: the engine counts the cells with rows."""
-        filled = reveal(encoded.groups(self.attributes, self.where))
-        return Exact(sum_over_groups(filled.codes, filled.counts, self.groups or ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,11 +331,11 @@ class Distance(Measurable):
 
     def table(self) -> Marginal:
         """See :class:`Measurable`."""
-        return shared_table(self.attributes, self.groups)
+        return Marginal(self.attributes, groups=self.groups).table()
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`Measurable`."""
-        counts = coarsened(table, shape_of(domain, self.attributes), self.groups)
+        counts = group_counts(table, shape_of(domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
         return distance
 
@@ -399,11 +400,6 @@ def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def shape_of(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
     """Return the number of codes of each attribute."""
     return tuple(domain[name].size for name in attributes)
-
-
-def shared_table(attributes: tuple[str, ...], groups: Groups | None, where: Predicate | None = None) -> Marginal:
-    """Return the table from which a marginal over groups follows: over single codes, unless it would be too large."""
-    return CoarseMarginal(attributes, where, groups) if too_fine(groups) else Marginal(attributes, where)
 
 
 def named_once(attributes: tuple[str, ...]) -> None:

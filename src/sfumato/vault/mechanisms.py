@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 CUBE_CELLS = 1 << 18  # counters of one table: a pass over the rows is faster than the sum of more
 _CACHE_BYTES = 1 << 27  # per encoded table: adaptive methods ask about the same marginals often
-_ENTRY_BYTES = 1_000  # without the counters and the condition
+_ENTRY_BYTES = 500  # without the counters and the question
 MANY_ROWS = 1000  # if the number of rows is secret, noise larger than this gets a warning
 
 
@@ -398,7 +398,7 @@ class ExactTables:
 
 
 def _weight(source: ExactTable, table: Counts) -> int:
-    return table.nbytes + _ENTRY_BYTES + (0 if source.where is None else source.where.held_bytes)
+    return table.nbytes + _ENTRY_BYTES + source.held_bytes
 
 
 def cube_question(domain: Domain, question: ExactTable) -> ExactTable:

@@ -29,7 +29,15 @@ from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
-from sfumato.vault.contribution import Groups, coarse_cells, coarsened, contribution, sum_over_groups, too_fine
+from sfumato.vault.contribution import (
+    Groups,
+    coarse_cells,
+    contribution,
+    counted_over_groups,
+    group_counts,
+    groups_bytes,
+    sum_over_groups,
+)
 from sfumato.vault.measurables import (
     ExactTable,
     IntegerArray,
@@ -193,17 +201,23 @@ class DerivedMarginal(ExactTable):
 
     def table(self) -> DerivedMarginal:
         """See :class:`sfumato.vault.measurables.Measurable`: without groups, unless it would be too large."""
-        return self if self.groups is None or too_fine(self.groups) else DerivedMarginal(self.of, self.attributes)
+        over_codes = self.groups is not None and not counted_over_groups(self.groups)
+        return DerivedMarginal(self.of, self.attributes) if over_codes else self
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
-        return coarsened(table, shape_of(self.of.domain, self.attributes), self.groups)
+        return group_counts(table, shape_of(self.of.domain, self.attributes), self.groups)
 
     @property
     def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`: none of the attributes of the head."""
         return ()
+
+    @property
+    def held_bytes(self) -> int:
+        """See :class:`ExactTable`."""
+        return super().held_bytes + groups_bytes(self.groups)
 
     def moved_to(self, attributes: tuple[str, ...]) -> DerivedMarginal:
         """See :class:`ExactTable`."""
@@ -213,13 +227,13 @@ class DerivedMarginal(ExactTable):
     def size(self, domain: Domain) -> int:
         """See :class:`ExactTable`: rows are counted by their number as well, then weighed."""
         del domain
-        if too_fine(self.groups):
+        if counted_over_groups(self.groups):
             return coarse_cells(self.of.domain, self.attributes, self.groups)
         return cells(self.of.domain, self._counted_attributes)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
-        if too_fine(self.groups):
+        if counted_over_groups(self.groups):
             return self._count_over_groups(encoded.derived(self.of.name))
         (exact,) = encoded.derived(self.of.name).marginals([self._counted_attributes])
         counts = reveal(exact).reshape(shape_of(self.of.domain, self._counted_attributes))
@@ -282,7 +296,7 @@ class DerivedDistance(Measurable):
     def finish(self, domain: Domain, table: Counts) -> Counts:
         """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
-        counts = coarsened(table, shape_of(self.of.domain, self.attributes), self.groups)
+        counts = group_counts(table, shape_of(self.of.domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
         return distance
 
