@@ -37,7 +37,7 @@ from sfumato.workload.counting_queries import Marginals, Workload
 ESTIMATES = "estimated tables"  # key of a stored model
 MOST_CELLS = 1 << 26  # expected counts, 512 MiB
 _LEAST_VARIANCE = 1e-6  # at a huge loss the noise variance is a float zero
-_LEAST_UNSURE = 0.02  # least variance of a count of the model that rows are tuned to, relative to that of its noise
+_LEAST_VARIANCE_SHARE = 0.02  # least variance of a count of the model, as a share of the variance of its noise
 _BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
 
 
@@ -176,8 +176,9 @@ class Graphical:
                 variance = scale**2 / precisions.get(clique, usual)
                 numbers = tuple(map(names.index, clique))
                 counts = scale * self.model.expected(clique)
-                certain = np.clip(counts / np.sqrt(variance), _LEAST_UNSURE, 1.0)  # shrinkage empties most small cells
-                targets.append(TargetTable(numbers, places, counts, variance * certain))
+                # shrinkage has removed most of the noise of small counts
+                shares = np.clip(counts / np.sqrt(variance), _LEAST_VARIANCE_SHARE, 1.0)
+                targets.append(TargetTable(numbers, places, counts, variance * shares))
         first = {name: np.unique(self.coarsenings[name].groups, return_index=True)[1] for name in names}
         for place, counts in self.estimates.items():
             table = self.tables[place]

@@ -162,7 +162,7 @@ UNSCORED = Scored((), np.zeros(0))
 
 
 def affordable(candidates: Sequence[Clique], fit: Fit, limits: SizeLimits, *, pairs: bool = False) -> list[Clique]:
-    """Return the tables that are :func:`small_enough`; with ``pairs``, large pairs are counted over groups."""
+    """Return the candidates that are :func:`small_enough`; ``pairs`` is True if large pairs are counted over groups."""
     codes, groups = (
         np.array([math.prod(sizes[name] for name in clique) for clique in candidates], dtype=np.float64)
         for sizes in ({name: len(each.groups) for name, each in fit.coarsenings.items()}, fit.model.sizes)
@@ -176,16 +176,16 @@ def small_enough(
 ) -> NDArray[np.bool_]:
     """Return which tables are small enough to count and to model, by their cells over codes and over groups.
 
-    Where ``over_groups`` is true, a table of too many codes is counted over groups (:func:`shared_table`).
+    If ``over_groups`` is True for a table, its cells over groups are counted if it is too large over codes.
     """
     cells = np.where((codes > DENSE_CELLS) & over_groups, groups, codes)
     return (cells <= limits.marginal) & (groups <= limits.cells // 4)
 
 
 def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[Clique]:
-    """Return the candidates with the smallest tables over the codes, ``most`` cells in all at most, in their order.
+    """Return the candidates with the smallest tables over the codes, in the given order.
 
-    The exponential mechanism scores all candidates at once, so the vault must hold all their tables.
+    They have at most ``most`` cells together.  The exponential mechanism needs the tables of all candidates at once.
     """
     sizes = {clique: domain.project(clique).size for clique in candidates}
     order = sorted(candidates, key=sizes.__getitem__)

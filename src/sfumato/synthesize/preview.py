@@ -185,8 +185,8 @@ def _on_large_pairs(domain: Domain, task: Task) -> tuple[str, ...]:
     if not pairs:
         return ()
     more = f" and {len(pairs) - _LISTED} more" if len(pairs) > _LISTED else ""
-    lost = f"pairs of more than {most:,} cells are not measured, so the rows may not show what goes with what"
-    return (f"{lost}: {', '.join(pairs[:_LISTED])}{more}; declare edges",)
+    lost = f"pairs of more than {most:,} cells are not measured, so the rows may show no relation of their columns"
+    return (f"{lost}: {', '.join(pairs[:_LISTED])}{more}; declare edges, or use batched",)
 
 
 def _on_wide_columns(

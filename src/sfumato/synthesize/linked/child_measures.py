@@ -73,7 +73,10 @@ class DerivedMeasures:
         return tuple(replace(answer, question=each) for each, answer in zip(questions, measured, strict=True))
 
     def counted_cells(self, question: Measurable) -> int:
-        """Return the cells that the vault counts, which may also count by the number of rows of the unit."""
+        """Return the number of cells that the vault counts for a question.
+
+        Unless it counts over groups, it counts by the number of rows of a unit as well.
+        """
         return self._of_the_table(question).table().size(self.domain)
 
     def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:

@@ -58,7 +58,7 @@ _TIED = 1e-3  # minimum mutual information, in nats, of two attributes whose tab
 SEEN = 10.0  # minimum total of a tail, in deviations of the noise on a cell; below it noise hides the tail
 _LEAST = 1e-12
 
-_LAST_DIFFER = 0.2  # by how much the other children may differ from the last, as a share of the count of a cell
+_PREVIOUS_DEVIATION = 0.2  # deviation of an expected count of the previous child, as a share of the count
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,10 @@ def in_rounds(
 
 
 def _affordable(derived: DerivedMeasures, fit: Fit, candidates: Sequence[Clique], limits: SizeLimits) -> list[Clique]:
-    """Return the candidates that are small enough to model, and to count over groups or by the rows of a unit."""
+    """Return the candidates that are small enough to model and to count.
+
+    The vault counts a large pair over groups, and any other marginal by the number of rows of a unit as well.
+    """
     return [
         clique
         for clique in affordable(candidates, fit, limits, pairs=True)
@@ -232,9 +235,9 @@ def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, known: KnownCol
 def _previous_by_place(known: KnownColumns, fit: Fit) -> Iterator[Observation]:
     """Yield the columns of the previous child at each place of a child, at no loss.
 
-    They follow from the head's model, the places in ``fit`` and its noisy columns; no row is read.  The previous child
-    of a second child is the first one.  That of a later child is one of the children whose columns were measured, but
-    not the last.
+    They follow from the head's model, the places in ``fit`` and its noisy columns, so no row is read.  The child before
+    a second one is the first one.  The child before a later one is among the children whose columns were measured,
+    except the last of a unit.
     """
     child, source = known.child, _of_many(known)
     place = f"{child.table.name}.place"
@@ -244,9 +247,9 @@ def _previous_by_place(known: KnownColumns, fit: Fit) -> Iterator[Observation]:
         column, name = columns[child.named("this", each.name),], child.named("previous", each.name)
         first = regrouped(known.source, fit.coarsenings, source, {name: child.named("first", each.name)}).values
         later = np.where(first > 0, np.maximum(column.counts, _LEAST), 0.0)  # no child follows a final value
-        shares = np.stack([each / max(each.sum(), _LEAST) for each in (first, *[later] * (len(places) - 1))])
+        shares = np.stack([row / max(row.sum(), _LEAST) for row in (first, *[later] * (len(places) - 1))])
         counts = places[:, None] * shares
-        variance = column.variance + (_LAST_DIFFER * counts) ** 2
+        variance = column.variance + (_PREVIOUS_DEVIATION * counts) ** 2
         yield Observation((place, name), counts, variance)
 
 
