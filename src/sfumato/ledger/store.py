@@ -212,7 +212,7 @@ class Store:
 
     def _missing(self) -> MissingLedgerError:
         return MissingLedgerError(
-            f"there is no ledger at {self.place}; name the one that there is, or begin one with a budget of its own: "
+            f"there is no ledger at {self.place}; name an existing ledger, or begin one with its own budget: "
             "--create --limit 2,1e-9, or 'sfumato ledger create' (create=True, limit=EpsilonDelta(2, 1e-9) in Python)",
             culprit=self.place,
         )

@@ -35,7 +35,7 @@ from sfumato.synthesize.product import to_arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MOST_TIMES = 4  # more gain little
+_MOST_TIMES = 4  # how many times as many units are drawn; larger numbers gain little
 _MOST_CELLS = 1 << 23  # rows that the drawn units may have, times pairs of columns: 64 MiB
 _BLOCK = 16  # pairs of units at a time
 
@@ -397,7 +397,7 @@ def times_drawn(linked: LinkedTables, units: int, most: int) -> int:
 def balanced(
     linked: LinkedTables, rows: Mapping[str, Codes], drawn: DrawnChildren, units: int, random: np.random.Generator
 ) -> tuple[dict[str, Codes], DrawnChildren]:
-    """Return ``units`` of the drawn units, and their children.  A power of two times as many were drawn."""
+    """Return ``units`` of the drawn units, and their children.  Twice or four times as many may have been drawn."""
     numbers = np.stack([rows[child.number] for child in linked.direct])
     selected = np.arange(numbers.shape[1])
     cells = _Cells.of_pairs(_pairs(linked, rows, drawn), len(selected), units) if len(selected) > units else None
@@ -439,7 +439,7 @@ def _children_of(linked: LinkedTables, drawn: DrawnChildren, selected: Codes, un
 
 
 def _pairs(linked: LinkedTables, rows: Mapping[str, Codes], drawn: DrawnChildren) -> Iterator[tuple[Codes, ...]]:
-    """Yield pairs of columns, of a unit, of a child and what is known before it, and of a child: unit and codes."""
+    """Yield units and codes of pairs of columns: two of a unit, two of a child, or one of a child and a known one."""
     units = np.arange(len(next(iter(rows.values()))))
     own = [each.name for each in linked.known_attributes(linked.direct[0])]
     for one, other in combinations([*own, *(child.number for child in linked.direct)], 2):
