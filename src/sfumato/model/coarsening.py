@@ -117,9 +117,9 @@ class Coarsening:
     def smoothed(self, wider: Coarsening, counts: NDArray[np.float64]) -> tuple[Coarsening, NDArray[np.float64]]:
         """Return the groups with weights from wider groups, and the smoothed noisy count of each group.
 
-        A large group of neighbors is cut although noise hides how its parts differ.  The parts then have counts on
-        one line, or even counts, with shrunken residuals.  Wider groups of a few codes, or of negative counts, change
-        no noisy count.
+        A large group of neighbors is cut although noise hides how its parts differ.  The smoothed counts of such parts
+        lie on one line, or are equal, except for shrunken residuals.  The parts of a wider group keep their noisy
+        counts if it has few codes or no positive count.
 
         Args:
             wider: groups of the same codes, cut only where their counts differ by more than noise.

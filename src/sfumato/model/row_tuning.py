@@ -130,14 +130,15 @@ class _FlatTable:
         added = [offsets.take(columns[each][rows]) for each, offsets in self.offsets.items() if each != attribute]
         return sum(added[1:], added[0]) if added else np.zeros(len(columns[0][rows]), dtype=np.int64)
 
-    def slopes_of(self, slopes: FloatArray, attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the numbers of ``slopes`` of all cells of an attribute, one row for each sum of :meth:`others`.
+    def values_of(self, values: FloatArray, attribute: int, others: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the ``values`` in all cells of an attribute, one row for each sum of :meth:`others`.
 
-        This reads whole rows of memory, which is faster than one value at a time.
+        ``values`` has a number for each cell of all tables.  This reads whole rows of memory, which is faster than one
+        value at a time.
         """
         stride, length = self.strides[attribute], self.lengths[attribute]
         places = self.offsets[attribute] // stride
-        by_places = slopes[self.cells].astype(np.float32).reshape(-1, length, stride).swapaxes(1, 2)
+        by_places = values[self.cells].astype(np.float32).reshape(-1, length, stride).swapaxes(1, 2)
         before = others // (length * stride)
         return by_places[..., places].reshape(-1, len(places)).take(others - before * ((length - 1) * stride), axis=0)
 
@@ -264,9 +265,9 @@ class _Tuning:
         others, own, rows = others[:, excess], own[excess], excess + window.start
         weight = sum(table.weight for table in tables)
         saved = np.repeat(now[:, None].astype(np.float32), self.sizes[attribute], 1)
-        costs = self.slopes + self.weights / 2
+        costs = self.slopes + self.weights / 2  # of one more row in a cell, in half squared residuals
         for table, base in zip(tables, others, strict=True):
-            saved -= table.slopes_of(costs, attribute, base)
+            saved -= table.values_of(costs, attribute, base)
         saved *= generator.random(saved.shape, dtype=np.float32)
         for each in zeros:
             saved[np.broadcast_to(each.of_rows(self.columns, attribute, rows), saved.shape)] = -np.inf
