@@ -54,6 +54,9 @@ PARTS = {
     WHOLE: (),
     "no shrinkage": ((initial_marginals.Fit, "shrunken", lambda _, observation, __: observation),),
     "no smoothing of columns": ((coarsening.Coarsening, "smoothed", lambda same, _, held: (same, same.merge(held))),),
+    "no posterior means of rare categories": (
+        (binning, "posterior_means", lambda counts, _, __: (np.zeros(len(counts)), 0.0)),
+    ),
     "no falling tails": ((binning.GroupedColumn, "with_tails", lambda column, _: column),),
     "one round": (
         (METHOD, "ROUNDS", ((2, Fraction(1), Fraction(1)),)),

@@ -134,8 +134,11 @@ class Coarsening:
         sums, sizes = wider.merge(counts), np.bincount(wider.groups)
         spread = np.maximum(sums, 0.0)[wider.groups] * wider.shares()
         known = ((sizes >= _LEAST_SHRUNK) & (sums > 0))[wider.groups]
-        weights = np.where(self.merge(spread)[self.groups] > 0, spread, self.weights)
-        return Coarsening(self.groups, weights), self.merge(np.where(known, spread, counts))
+        return self.weighted(spread), self.merge(np.where(known, spread, counts))
+
+    def weighted(self, weights: NDArray[np.float64]) -> Coarsening:
+        """Return the same groups with weights, shape ``(codes,)``; groups without any keep their own."""
+        return Coarsening(self.groups, np.where(self.merge(weights)[self.groups] > 0, weights, self.weights))
 
 
 def identity(size: int) -> Coarsening:

@@ -26,7 +26,14 @@ from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import QueryError
 from sfumato.model.coarsening import MOST_CUTS, Coarsening, merge_neighbours, merge_pieces, merge_rare
-from sfumato.model.count_priors import NestedCounts, Pieces, nested_widths, shrunken_column, with_falling_tails
+from sfumato.model.count_priors import (
+    NestedCounts,
+    Pieces,
+    nested_widths,
+    posterior_means,
+    shrunken_column,
+    with_falling_tails,
+)
 from sfumato.model.factor import FloatArray
 from sfumato.model.fitting import Observation
 from sfumato.privacy.loss import Epsilon, Loss, Rho
@@ -193,7 +200,8 @@ class FirstTables:
     ) -> GroupedColumn:
         """Return the groups of the codes and their noisy counts: :func:`coarsen` has the arguments.
 
-        ``smooths`` is True if ordered groups that noise does not tell apart share one line of counts.
+        ``smooths`` is True if ordered groups that noise does not tell apart share one line of counts, and rare
+        categories have weights by the posterior means of their counts.
         """
         if len(self.widths) > 1:
             return _group_nested(self, max_deviations)
@@ -201,7 +209,12 @@ class FirstTables:
         codes, counts = np.ones(self.attribute.size, dtype=np.int64), self.single.values.astype(np.float64)
         pieces = Pieces(codes, counts, np.full(len(codes), variance_of(self.single)))
         observed = merged_column(groups, self.single, self.attribute, shrinks=shrinks)
-        if smooths and math.isfinite(max_deviations) and not isinstance(self.attribute, Categorical):
+        if not smooths or math.isinf(max_deviations):
+            return GroupedColumn(pieces, groups, observed)
+        if isinstance(self.attribute, Categorical):
+            even, deviation = np.full(len(counts), max(0.0, counts.mean())), math.sqrt(variance_of(self.single))
+            groups = groups.weighted(np.maximum(posterior_means(counts, even, deviation)[0], 0.0))
+        else:
             wider = coarsen(domain, self.attribute, self.single, strata, max_deviations=math.inf, cuts=cuts)
             groups, held = groups.smoothed(wider, counts)
             observed = replace(observed, counts=held)
