@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from sfumato.anonymize.release.request import Quasi
 from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unknown
-from sfumato.errors import TableError
-from sfumato.evaluate.release_files import compatible, from_arrow, read_hierarchy, read_release
+from sfumato.errors import SizeError, TableError
+from sfumato.evaluate.release_files import compatible, from_arrow, read_hierarchy, read_release, submissions
 
 DOMAIN = Domain(
     (
@@ -140,3 +140,19 @@ def test_blank_and_repeated_headers_have_the_names_of_all_commands(tmp_path):
     )
     (tmp_path / "release.csv").write_text('"","x","X",""\n1,"a\nb",2,3\n4,5,6,7\n'.replace("X", "x"))
     assert read_release(tmp_path / "release.csv", domain).codes.tolist() == [[1, 2, 3], [4, 6, 7]]
+
+
+def test_a_pair_of_too_many_cells_is_refused_before_a_file_is_read(tmp_path):
+    def domain(cells):
+        return Domain(
+            (
+                Integer(name="age", minimum=0, maximum=127, unknown=Unknown.CLAMP),
+                Integer(name="income", minimum=0, maximum=cells - 1, unknown=Unknown.CLAMP),
+            )
+        )
+
+    missing = [tmp_path / "missing.csv"]
+    with pytest.raises(SizeError, match="income x age has 4,194,432 cells, more than 4,194,304; declare edges, or"):
+        submissions(missing, [], [], domain(32_769))
+    with pytest.raises(TableError, match=r"missing\.csv"):
+        submissions(missing, [], [], domain(32_768))

@@ -26,7 +26,7 @@ from sfumato.domain.attribute import EXTRA, null_code, unknown_code
 from sfumato.domain.raw_values import DateFormat, is_missing
 from sfumato.engine.table_files import name_columns
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
+from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, refuse_large_pairs, spread
 from sfumato.evaluate.stated_claims import claim_of_file
 
 Leaves = frozenset[int]
@@ -429,8 +429,10 @@ def submissions(
     Raises:
         InputError: there is not one claim per release, a release states no guarantee, or a hierarchy is not
             ``column=file``.
+        SizeError: a pair of columns has too many cells to be compared.
         TableError: a file cannot be read or mapped.
     """
+    refuse_large_pairs(domain)
     if claims and len(claims) != len(releases):
         raise InputError(
             f"{len(releases)} releases and {len(claims)} guarantees: give one guarantee for each release, in order, "

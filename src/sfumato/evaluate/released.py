@@ -177,6 +177,22 @@ _CHUNK_CELLS = 1 << 24
 _STEP = 1 << 16  # weights are multiples of 2^-16, so that float32 sums over 255 attributes are exact and ties are exact
 
 
+def refuse_large_pairs(domain: Domain) -> None:
+    """Refuse a domain with a pair of columns that is too large to be compared, before any file is read.
+
+    Raises:
+        SizeError: a pair has too many cells.
+    """
+    widest = sorted(domain, key=lambda attribute: -attribute.size)[:2]
+    cells, names = math.prod(each.size for each in widest), " x ".join(each.name for each in widest)
+    if len(widest) > 1 and cells > _DENSE_CELLS:
+        raise SizeError(
+            f"all pairs of columns are compared, and {names} has {cells:,} cells, more than {_DENSE_CELLS:,}; declare "
+            "edges, or give another accepted description by --domain",
+            culprit=names,
+        )
+
+
 @runtime_checkable
 class MarginalSource(Protocol):
     """A source of estimated distributions over the cells of a few attributes."""
