@@ -80,7 +80,7 @@ Lower is better:
 `batched` is ahead of both versions of MST in the k-marginal score, in correlations and in consistent rows. In the
 divergence of single columns it is ahead at epsilon 1, and behind `sfumato-mst` at epsilon 10. Its pMSE is the best at
 epsilon 10. At epsilon 1 that of `mbi-mst` is better, by two standard errors. The releases of `batched` are of commit
-`1eecb2d8`, those of `sfumato-mst` of `2da814dd`.
+`4bac93d2`, those of `sfumato-mst` of `2da814dd`.
 
 Slopes are no gain. At epsilon 1 those of `sfumato-mst` are better; at epsilon 10, one release of `mbi-mst` is. The
 slopes of single groups were read in releases of commit `2da814dd` alone. There the largest error of `batched` was
