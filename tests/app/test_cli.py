@@ -169,12 +169,12 @@ def test_wrong_arguments_are_refused_and_leave_nothing_behind(arguments, says, w
 
 
 def test_wrong_tables_are_refused_and_leave_nothing_behind(workspace: Path) -> None:
-    (workspace / "empty.csv").write_text("age,sex,score\n")
+    (workspace / "blank.csv").write_text("")
     (workspace / "binary.csv").write_bytes(os.urandom(4096))
     (workspace / "other.csv").write_text("age,score\n1,2\n")
     (workspace / "folder.csv").mkdir()
     before = files(workspace)
-    for name in ("absent.csv", "empty.csv", "binary.csv", "other.csv", "folder.csv", "people.text", "gopher://x"):
+    for name in ("absent.csv", "blank.csv", "binary.csv", "other.csv", "folder.csv", "people.text", "gopher://x"):
         done = sfumato(
             "synthesize",
             name,
