@@ -152,7 +152,23 @@ def test_a_pair_of_too_many_cells_is_refused_before_a_file_is_read(tmp_path):
         )
 
     missing = [tmp_path / "missing.csv"]
-    with pytest.raises(SizeError, match="income x age has 4,194,432 cells, more than 4,194,304; declare edges, or"):
+    with pytest.raises(
+        SizeError, match="income x age has 4,194,432 cells, more than 4,194,304; declare edges in a copy"
+    ):
         submissions(missing, [], [], domain(32_769))
     with pytest.raises(TableError, match=r"missing\.csv"):
         submissions(missing, [], [], domain(32_768))
+
+
+def test_labels_of_a_column_are_listed_once_for_all_its_cells(monkeypatch):
+    listed, labels = [], Integer.labels
+    monkeypatch.setattr(Integer, "labels", lambda attribute: listed.append(attribute.name) or labels(attribute))
+    domain = Domain((Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),))
+    assert from_arrow(pa.table({"age": [*map(str, range(90)), "[3, 6)", "200"]}), domain).codes.shape == (92, 1)
+    assert listed == ["age"]
+
+
+def test_a_number_of_an_attribute_with_trillions_of_cells_is_read():
+    amount = Integer(name="amount", minimum=-(1 << 52), maximum=1 << 52, unknown=Unknown.CLAMP)
+    assert compatible(amount, "-7.0", {}, {}) == {(1 << 52) - 7}
+    assert compatible(amount, "1e300", {}, {}) == {1 << 53}

@@ -38,13 +38,22 @@ _HALF_LINE = re.compile(rf"(<=|>=|<|>|\N{{LESS-THAN OR EQUAL TO}}|\N{{GREATER-TH
 _PLAIN = re.compile(_NUMBER)
 
 
-def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leaves]) -> Leaves | None:
+def label_codes(attribute: Attribute) -> dict[str, int]:
+    """Return the first code of each label of an attribute."""
+    labels = attribute.labels()
+    return dict(zip(reversed(labels), reversed(range(len(labels))), strict=True))
+
+
+def compatible(
+    attribute: Attribute, text: str | None, labels: Mapping[str, Leaves], own: Mapping[str, int] | None = None
+) -> Leaves | None:
     """Return the codes that a released cell may represent, or None if the text has no meaning.
 
     Args:
         attribute: the column's attribute.
         text: the cell as written; None or an empty text is a missing value.
         labels: leaves under each label of the attribute's hierarchy; empty without a hierarchy.
+        own: :func:`label_codes` of the attribute, which may be millions.  Readers of many cells compute them once.
 
     >>> age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP)
     >>> sorted(compatible(age, "[3, 6)", {})), compatible(age, "x", {})
@@ -55,10 +64,10 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         other = unknown_code(attribute) if missing is None else missing
         return None if other is None else frozenset([other])
     text = text.strip()
-    own = attribute.labels()
+    own = label_codes(attribute) if own is None else own
     text = dict(attribute.spellings).get(text, text) if isinstance(attribute, Categorical) else text
     if text in own:
-        return frozenset([own.index(text)])
+        return frozenset([own[text]])
     if text in labels:
         return labels[text]
     if text == "*":  # any declared value; missing and unknown ones would take a share of its weight
@@ -66,7 +75,7 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
     if (run := _run(own, text)) is not None:
         return run
     if text[0] == "{" and text[-1] == "}":
-        return _union(attribute, text[1:-1], labels)
+        return _union(attribute, text[1:-1], labels, own)
     leaves = None
     if isinstance(attribute, Integer | Real):
         leaves = _numeric(attribute, text)
@@ -81,35 +90,35 @@ def _is_numeric(attribute: Attribute) -> bool:
     return isinstance(attribute, Integer | Real)
 
 
-def _run(own: tuple[str, ...], text: str) -> Leaves | None:
+def _run(own: Mapping[str, int], text: str) -> Leaves | None:
     """Return the cells of a run of labels as Sfumato's recodings write it: ``first..last``."""
     at = text.find("..")
     while at >= 0:
         first, last = text[:at], text[at + 2 :]
-        if first in own and last in own and own.index(first) < own.index(last):
-            return frozenset(range(own.index(first), own.index(last) + 1))
+        if first in own and last in own and own[first] < own[last]:
+            return frozenset(range(own[first], own[last] + 1))
         at = text.find("..", at + 1)
     return None
 
 
-def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
-    if (leaves := _leaves_with_extra(attribute.labels(), inside)) is not None:
+def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves], own: Mapping[str, int]) -> Leaves | None:
+    if (leaves := _leaves_with_extra(own, inside)) is not None:
         return leaves
     if inside.lstrip().startswith("{"):  # nested sets have no meaning
         return None
-    members = [compatible(attribute, part, labels) for part in inside.split(",")]
+    members = [compatible(attribute, part, labels, own) for part in inside.split(",")]
     known = [member for member in members if member is not None]
     return frozenset().union(*known) if known and len(known) == len(members) else None
 
 
-def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
+def _leaves_with_extra(own: Mapping[str, int], inside: str) -> Leaves | None:
     """Return the leaves of a value or run with missing or unknown ones. Labels may contain commas."""
     values, _, last = inside.rpartition(", ")
     further: Leaves = frozenset()
     while values and last in EXTRA and last in own:
-        further, inside = further | {own.index(last)}, values
+        further, inside = further | {own[last]}, values
         values, _, last = inside.rpartition(", ")
-    run = frozenset([own.index(inside)]) if inside in own else _run(own, inside)
+    run = frozenset([own[inside]]) if inside in own else _run(own, inside)
     return run | further if further and run is not None else None
 
 
@@ -180,12 +189,14 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
 
 
 @cached()  # uncached, the evaluation of linked tables takes 1.07 times the CPU
-def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
+def _ends(attribute: Integer | Real) -> tuple[Sequence[float], Sequence[float]]:
     """Return the first and last numbers of all declared cells. A real cell ends where the next one begins."""
     if isinstance(attribute, Real):
-        return list(attribute.edges[:-1]), list(attribute.edges[1:])
+        return attribute.edges[:-1], attribute.edges[1:]
+    if attribute.edges is None:
+        return (numbers := range(attribute.minimum, attribute.maximum + 1)), numbers
     firsts, lasts = zip(*(attribute.bounds(code) for code in range(attribute.declared)), strict=True)
-    return list(firsts), list(lasts)
+    return firsts, lasts
 
 
 Hierarchies = Mapping[str, Mapping[str, Leaves]]
@@ -260,7 +271,8 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
     for column, attribute in enumerate(domain):
         distinct, places = _distinct(table[attribute.name])
         labels = (hierarchies or {}).get(attribute.name, {})
-        leaves = [compatible(attribute, text, labels) for text in distinct]
+        own = label_codes(attribute)
+        leaves = [compatible(attribute, text, labels, own) for text in distinct]
         if None in leaves:
             raise TableError(
                 f"row {1 + int(np.argmax(places == leaves.index(None)))} of the release has a cell in "
@@ -287,8 +299,9 @@ def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
         raise TableError(f"the hierarchy {path} has no columns", culprit=attribute)
     leaves, *levels = ([_text(value) for value in _values(column)] for column in table.columns)
     under: dict[str, set[int]] = {}
+    own = label_codes(attribute)
     for place, leaf in enumerate(leaves):
-        codes = compatible(attribute, leaf, {})
+        codes = compatible(attribute, leaf, {}, own)
         if codes is None:
             continue
         for level in levels:

@@ -188,7 +188,7 @@ def refuse_large_pairs(domain: Domain) -> None:
     if len(widest) > 1 and cells > _DENSE_CELLS:
         raise SizeError(
             f"all pairs of columns are compared, and {names} has {cells:,} cells, more than {_DENSE_CELLS:,}; declare "
-            "edges, or give another accepted description by --domain",
+            "edges in a copy of the description, accept it, and give it by --domain",
             culprit=names,
         )
 

@@ -21,7 +21,7 @@ from sfumato.domain import Attribute, CsvFormat, Date, Integer, Real, Timestamp
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.engine.table_files import PARQUET_SUFFIXES, name_columns, table_files
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.release_files import compatible
+from sfumato.evaluate.release_files import compatible, label_codes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -281,15 +281,16 @@ class _RawTable:
         columns = []
         for attribute in self.table.attributes:
             values, places = _distinct(self.column(attribute.name))
-            codes = np.array([_code(attribute, value, self.table.csv) for value in values], dtype=np.int64)[places]
+            own = label_codes(attribute)
+            codes = np.array([_code(attribute, value, self.table.csv, own) for value in values], dtype=np.int64)[places]
             fits &= codes >= 0
             columns.append(codes)
         return columns, fits
 
 
-def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
+def _code(attribute: Attribute, value: object, written: CsvFormat | None, own: Mapping[str, int]) -> int:
     """Return the cell of a value; -1 if no cell is declared or the value is ambiguous."""
-    leaves = compatible(attribute, _text(attribute, value, written), {})
+    leaves = compatible(attribute, _text(attribute, value, written), {}, own)
     return next(iter(leaves)) if leaves is not None and len(leaves) == 1 else -1
 
 
