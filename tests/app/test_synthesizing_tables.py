@@ -145,6 +145,18 @@ def test_what_a_delta_would_give_is_said_before_linked_tables_are_charged(villag
     assert "Before it is charged: add --delta 1e-6, then epsilon = 2 needs 2 % of the budget" in told
 
 
+def test_columns_of_many_cells_of_a_child_table_are_named_before_the_charge(village: Path) -> None:
+    new = ("--limit", "20,1e-6", "--create")
+    schema = (village / "village.yaml").read_text()
+    named = "may place values of many cells anywhere: persons.age (1,002 cells); declare edges."
+    for most, words in ((998, ""), (1000, named)):
+        (village / "wide.yaml").write_text(schema.replace("maximum: 3", f"maximum: {most}"))
+        wide = ("synthesize", "village", "--schema", "wide.yaml", "--epsilon", "1", "--delta", "1e-6")
+        told = sfumato(*wide, "--out", f"made-{most}", *new, "--ledger", f"{most}.ledger", cwd=village).stderr
+        assert ("Before it is charged: columns of child tables" in told) is bool(words)
+        assert words in told
+
+
 def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: Path) -> None:
     refused = sfumato(*PURE, "--limit", "2,1e-6", "--create", cwd=village, code=3)
     assert "Add --delta 1e-6, then epsilon = 2 needs 100 % of the budget" in refused.stderr

@@ -145,6 +145,7 @@ def linked(given: LinkedOptions) -> None:
     from sfumato.domain.linked_domain import link_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, linked_without_delta, synthesize_linked
     from sfumato.synthesize.linked.linked_release import free_folder
+    from sfumato.synthesize.linked.linked_synthesis import wide_child_columns
 
     loss = given.loss.fields().loss()
     schema_file = given.schema or domain_or_schema(None, None, given.table)
@@ -160,7 +161,8 @@ def linked(given: LinkedOptions) -> None:
     for note in link_tables(schema, children).left_out:
         print_message(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
     total = NoisyTotal() if given.rows is None else PublicTotal(given.rows)
-    for sentence in linked_without_delta(schema, loss=loss, children=children, total=total):
+    advice = linked_without_delta(schema, loss=loss, children=children, total=total)
+    for sentence in (*wide_child_columns(schema, children=children), *advice):
         print_message(f"Before it is charged: {sentence}.")
     vault = source.schema(schema)
     with working("Making the release"):

@@ -25,6 +25,7 @@ from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize.auto import compared
+from sfumato.synthesize.binning import WIDE
 from sfumato.synthesize.budget_allocation import NoisyTotal, RowTotal, describe_total, refuse_wrong_total
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
@@ -114,6 +115,24 @@ def linked_without_delta(
         )
 
     return compared(loss, noise)
+
+
+def wide_child_columns(schema: Schema, *, children: Sequence[ChildTable] = ()) -> tuple[str, ...]:
+    """Return a sentence on the columns of child tables in whose many cells noise adds up, before any charge.
+
+    Raises:
+        DomainError: the schema is a draft, or a child table is invalid.
+    """
+    wide = [
+        f"{child.table.name}.{each.name} ({each.size:,} cells)"
+        for child in link_tables(schema, children).children
+        for each in child.table.attributes
+        if each.size > WIDE
+    ]
+    many = (
+        "columns of child tables are measured in single cells alone, so noise may place values of many cells anywhere"
+    )
+    return (f"{many}: {', '.join(wide)}; declare edges",) if wide else ()
 
 
 def release_units(
