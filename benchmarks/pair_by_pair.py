@@ -31,9 +31,9 @@ of the [ablation](ablation.md). Made by `python benchmarks/pair_by_pair.py`: the
 `4bac93d2`, those of `mst` for `1eecb2d8`.
 
 Figures are mean total variation distances of all pairs from the table, in releases with fresh noise, with standard
-errors over releases. A pair is worse if its mean over the releases is larger than MST's by more than {CLEAR}, and
-clearly worse if the rest exceeds two standard errors. Worst pairs and CPU seconds are given for `batched`, then for
-`mst`. CPU seconds are of the whole command.
+errors over releases. A pair is worse if its mean over the releases is larger than MST's by more than {CLEAR}. It is
+clearly worse if the difference is larger than {CLEAR} by more than two standard errors. Worst pairs and CPU seconds are
+given for `batched`, then for `mst`. CPU seconds are of the whole command.
 
 At epsilon .1, noise hides most pairs of NIST, so which of them a method measures is partly chance. At epsilon 1 and 10,
 the clearly worse pairs are that of the place and its density, and two of 264 industries, which MST measures in few
